@@ -70,20 +70,24 @@ std::vector<AttentionWork> Plan::RingWork(int rank, int step) const {
   const Range low_rows{0, low.size()}, high_rows{low.size(), low.size() + high.size()};
   const Range source_low = RankChunk(source, 0);
   const Range source_low_rows{0, source_low.size()}, source_all_rows{0, RankTokens(source)};
+  // Positions of the first local row; either chunk may be empty.
+  const auto position = [](Range first, Range second, int64_t row) {
+    return row < first.size() ? first.begin + row : second.begin + row - first.size();
+  };
   std::vector<AttentionWork> work;
-  const auto add = [&work](Range queries, Range keys, bool causal, int64_t query_position,
-                           int64_t key_position) {
-    if (!queries.empty() && !keys.empty())
-      work.push_back({queries, keys, causal, query_position, key_position});
+  const auto add = [&](Range queries, Range keys, bool causal) {
+    if (queries.empty() || keys.empty()) return;
+    work.push_back({queries, keys, causal, position(low, high, queries.begin),
+                    position(source_low, RankChunk(source, 1), keys.begin)});
   };
   if (source == rank) {
-    add(low_rows, low_rows, true, low.begin, low.begin);
-    add(high_rows, low_rows, false, high.begin, low.begin);
-    add(high_rows, high_rows, true, high.begin, high.begin);
+    add(low_rows, low_rows, true);
+    add(high_rows, low_rows, false);
+    add(high_rows, high_rows, true);
   } else if (source < rank) {  // its first chunk lies before both of ours, its second behind both
-    add({0, high_rows.end}, source_low_rows, false, low.begin, source_low.begin);
+    add({0, high_rows.end}, source_low_rows, false);
   } else {  // its chunks lie between ours
-    add(high_rows, source_all_rows, false, high.begin, source_low.begin);
+    add(high_rows, source_all_rows, false);
   }
   return work;
 }
