@@ -34,6 +34,14 @@ elseif(NOT SNAPKV_SANITIZER STREQUAL "")
   message(FATAL_ERROR "SNAPKV_SANITIZER is '${SNAPKV_SANITIZER}': use 'address', 'thread' or nothing")
 endif()
 
+if(SNAPKV_BUILD_FUZZERS)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "SNAPKV_BUILD_FUZZERS needs clang: use `cmake --preset fuzz`")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+
 # snapkv_library(NAME SRCS a.cc ... DEPS target ...): a static library with the alias snapkv::NAME.
 # Headers-only when SRCS is empty.
 function(snapkv_library name)
