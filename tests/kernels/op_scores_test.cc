@@ -75,7 +75,7 @@ class OpScores : public OpTest {
         }
       }
     }
-    const double d = (static_cast<double>(head_dim + 3) * largest + lse) * kU32;
+    const double d = (static_cast<double>(head_dim + 4) * largest + lse) * kU32;
     HostTensor exact(kF64, {p.Rows(mode), keys});
     if (exact.view().elements() > 0) ref::WindowScores(p.q, p.lse, p.k, p.scale, mode, exact);
     ASSERT_TRUE(Near(p.Run(stream(), mode), exact.Values(), 1e-44,
