@@ -57,8 +57,9 @@ struct ScoreProblem {
 
 class OpScores : public OpTest {
  protected:
-  // A probability exp(s - lse) is wrong by the factor exp(d) + 4u with d = (head_dim + 2) u S + u (|s| +
-  // |lse|), S = max scale sum |q_c k_c| >= |s|; sums over the window and the group add (window + group) u.
+  // A probability exp(s - lse) is wrong by the factor exp(d) + 4u with d = (head_dim + 3) u S + u (|s| +
+  // |lse|), S = max scale sum |q_c k_c| >= |s| (one u of it is the reference's own rounding of s to f32);
+  // sums over the window and the group add (window + group) u.
   void ExpectNearExact(const ScoreProblem& p, GroupMode mode) {
     const int64_t heads = p.q.view().dim(0), window = p.q.view().dim(1), head_dim = p.q.view().dim(2);
     const int64_t keys = p.k.view().dim(1), group = heads / p.k.view().dim(0);
