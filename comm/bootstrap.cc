@@ -46,7 +46,7 @@ class SingleWorld final : public World {
   const std::vector<std::string>& node_names() const override { return names_; }
   void set_timeout(absl::Duration) override {}  // one rank waits for nobody
   absl::Status Finalize() override { return absl::OkStatus(); }
-  [[noreturn]] void Abort(const absl::Status& status, int exit_code) override {
+  void Abort(const absl::Status& status, int exit_code) override {
     LogLine(LogLevel::kError, std::string(status.message()));
     std::fflush(nullptr);
     _exit(exit_code);
@@ -77,7 +77,7 @@ class MpiWorld final : public World {
     MPI_Finalize();
     return absl::OkStatus();
   }
-  [[noreturn]] void Abort(const absl::Status& status, int exit_code) override { comm_->Abort(status, exit_code); }
+  void Abort(const absl::Status& status, int exit_code) override { comm_->Abort(status, exit_code); }
 
  private:
   std::unique_ptr<MpiComm> comm_;
@@ -86,6 +86,11 @@ class MpiWorld final : public World {
 };
 
 }  // namespace
+
+void AbortJob(World& world, const absl::Status& status, int exit_code) {
+  world.Abort(status, exit_code);
+  _exit(exit_code);
+}
 
 bool StartedByMpiLauncher() {
   // Open MPI's mpirun, PMIx (Slurm, PRRTE), PMI-1 and PMI-2 (MPICH, Slurm), MVAPICH.

@@ -39,8 +39,8 @@ class World {
   // Leaves MPI in good order, after a barrier. To be called once, at the end, on every rank, after success as well as
   // after an error all ranks agree on; then all must exit with the same code, or the launcher reports a crash.
   virtual absl::Status Finalize() = 0;
-  // Ends all ranks at once, see AbortJob.
-  [[noreturn]] virtual void Abort(const absl::Status& status, int exit_code) = 0;
+  // Ends all ranks at once and does not return: call AbortJob.
+  virtual void Abort(const absl::Status& status, int exit_code) = 0;
 };
 
 // True if the environment shows that an MPI launcher started this process.
@@ -53,8 +53,6 @@ absl::StatusOr<std::unique_ptr<World>> Bootstrap(int* argc, char*** argv, const 
 // The end after a failed communication (DEADLINE_EXCEEDED from any call), or any error that other ranks cannot know:
 // all ranks of the job end with `exit_code` and one line on stderr, the message of `status`. May be called by one
 // rank, some, or all.
-[[noreturn]] inline void AbortJob(World& world, const absl::Status& status, int exit_code = kExitLostRank) {
-  world.Abort(status, exit_code);
-}
+[[noreturn]] void AbortJob(World& world, const absl::Status& status, int exit_code = kExitLostRank);
 
 }  // namespace snapkv::comm

@@ -115,7 +115,7 @@ std::vector<HaloTransfer> Plan::HaloTransfers(int kernel) const {
         for (int owner = 0; owner < ranks_ && !wanted.empty(); ++owner) {
           for (const int w : {0, 1}) {
             const Range part = Intersect(RankChunk(owner, w), wanted);
-            if (!part.empty()) transfers.push_back({owner, rank, part});
+            if (!part.empty()) transfers.push_back({owner, rank, which, part});
           }
         }
       }

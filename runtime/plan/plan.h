@@ -37,6 +37,7 @@ struct AttentionWork {
 struct HaloTransfer {
   int from;
   int to;
+  int to_chunk;  // which chunk of `to` (0 or 1) has this edge
   Range range;
 };
 

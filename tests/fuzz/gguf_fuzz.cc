@@ -3,7 +3,7 @@
 //
 //   cmake --preset fuzz && cmake --build --preset fuzz --target gguf_fuzz gguf_fuzz_seeds
 //   mkdir -p /tmp/seeds && build/fuzz/tests/fuzz/gguf_fuzz_seeds /tmp/seeds
-//   build/fuzz/tests/fuzz/gguf_fuzz -max_total_time=60 -max_len=16384 /tmp/seeds
+//   build/fuzz/tests/fuzz/gguf_fuzz -max_total_time=60 -max_len=32768 /tmp/seeds
 #include <cstdint>
 #include <cstdlib>
 

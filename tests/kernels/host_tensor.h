@@ -15,6 +15,7 @@
 
 #include "kernels/base/tensor_view.h"
 #include "kernels/ref/element.h"
+#include "tests/support/tensors.h"
 
 namespace snapkv::kernels {
 
@@ -89,16 +90,6 @@ class HostTensor {
     for (size_t i = 0; i < values.size(); ++i) values[i] = Get(static_cast<int64_t>(i));
     return values;
   }
-  // The raw elements in row-major order, for bitwise comparison.
-  std::vector<std::vector<unsigned char>> Bits() const {
-    std::vector<std::vector<unsigned char>> bits;
-    const size_t size = static_cast<size_t>(BlockBytes(view_.dtype));
-    for (int64_t i = 0; i < view_.elements(); ++i) {
-      const unsigned char* at = Address(i);
-      bits.emplace_back(at, at + size);
-    }
-    return bits;
-  }
   // "[1, 2, 3]" of element number i.
   std::string Where(int64_t i) const {
     const auto x = Coordinates(i);
@@ -151,21 +142,9 @@ class HostTensor {
   std::vector<unsigned char> before_;
 };
 
-// All elements equal bit for bit (NaN equals the same NaN, -0 differs from +0); same dtype and shape.
+// All elements equal bit for bit; same dtype and shape.
 inline ::testing::AssertionResult SameBits(const HostTensor& actual, const HostTensor& expected) {
-  if (actual.view().ToString() != expected.view().ToString()) {
-    return ::testing::AssertionFailure()
-           << actual.view().ToString() << " against " << expected.view().ToString();
-  }
-  const auto a = actual.Bits(), b = expected.Bits();
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i] == b[i]) continue;
-    const int64_t at = static_cast<int64_t>(i);
-    return ::testing::AssertionFailure()
-           << "at " << actual.Where(at) << ": " << ::testing::PrintToString(actual.Get(at))
-           << ", expected bit for bit " << ::testing::PrintToString(expected.Get(at));
-  }
-  return ::testing::AssertionSuccess();
+  return testing::EqualBits(actual.view(), expected.view());
 }
 
 // |actual - expected| <= bound(i) for every element i; infinities and NaN exactly where expected.
