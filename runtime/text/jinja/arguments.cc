@@ -11,13 +11,13 @@ namespace snapkv::runtime::jinja {
 absl::StatusOr<int64_t> BoundArguments::IntOr(size_t i, int64_t fallback) const {
   if (!has(i) || values_[i]->is_none()) return fallback;
   if (values_[i]->is_integral()) return values_[i]->as_int();
-  return InvalidArgument("argument ", i + 1, " is a ", values_[i]->KindName(), ", not an integer");
+  return InvalidArgument("argument ", i + 1, " is ", values_[i]->KindName(), ", not an integer");
 }
 
 absl::StatusOr<std::string> BoundArguments::StringOr(size_t i, const std::string& fallback) const {
   if (!has(i) || values_[i]->is_none()) return fallback;
   if (values_[i]->is_string()) return values_[i]->as_string();
-  return InvalidArgument("argument ", i + 1, " is a ", values_[i]->KindName(), ", not a string");
+  return InvalidArgument("argument ", i + 1, " is ", values_[i]->KindName(), ", not a string");
 }
 
 absl::StatusOr<BoundArguments> Bind(const std::string& what, const Arguments& arguments,

@@ -175,7 +175,7 @@ absl::StatusOr<Value> FloatFilter(const Call& call) {
 
 absl::StatusOr<Value> AbsFilter(const Call& call) {
   if (!call.value.is_number())
-    return InvalidArgument("filter 'abs' needs a number, not a ", call.value.KindName());
+    return InvalidArgument("filter 'abs' needs a number, not ", call.value.KindName());
   if (call.value.is_float()) return Value::Float(std::fabs(call.value.as_double()));
   return call.value.as_int() < 0 ? Unary("-", call.value) : Value::Int(call.value.as_int());
 }
@@ -183,7 +183,7 @@ absl::StatusOr<Value> AbsFilter(const Call& call) {
 absl::StatusOr<Value> ItemsFilter(const Call& call) {
   if (call.value.is_undefined()) return MakeList({}, call.budget);
   if (!call.value.is_dict())
-    return InvalidArgument("filter 'items' needs a dict, not a ", call.value.KindName());
+    return InvalidArgument("filter 'items' needs a dict, not ", call.value.KindName());
   return CallMethod(call.value, "items", {}, call.budget);
 }
 
@@ -237,7 +237,7 @@ absl::StatusOr<Value> SortFilter(const Call& call) {
 
 absl::StatusOr<Value> DictSortFilter(const Call& call) {
   if (!call.value.is_dict())
-    return InvalidArgument("filter 'dictsort' needs a dict, not a ", call.value.KindName());
+    return InvalidArgument("filter 'dictsort' needs a dict, not ", call.value.KindName());
   ASSIGN_OR_RETURN(const std::string by, call.args.StringOr(1, "key"));
   if (by != "key" && by != "value")
     return InvalidArgument("filter 'dictsort': by is 'key' or 'value', not '", by, "'");
@@ -269,7 +269,8 @@ absl::StatusOr<Value> UniqueFilter(const Call& call) {
 }
 
 absl::StatusOr<Value> IndentFilter(const Call& call) {
-  ASSIGN_OR_RETURN(const std::string text, ToString(call.value, call.budget));
+  ASSIGN_OR_RETURN(std::string text, ToString(call.value, call.budget));
+  text += '\n';
   std::string indent;
   if (call.args.has(0) && call.args[0].is_string()) {
     indent = call.args[0].as_string();
@@ -282,7 +283,7 @@ absl::StatusOr<Value> IndentFilter(const Call& call) {
   }
   const bool first = call.args.TruthyOr(1, false);
   const bool blank = call.args.TruthyOr(2, false);
-  const auto lines = SplitLines(text + "\n", false);
+  const auto lines = SplitLines(text, false);
   RETURN_IF_ERROR(call.budget->ChargeSearch(lines.size(), 32 * (indent.size() + 1)));
   std::string out;
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -347,6 +348,7 @@ absl::StatusOr<Value> Select(const std::string& name, const Value& value, const 
     test = rest[0].as_string();
     rest.erase(rest.begin());
   }
+  if (!value.Truthy()) return MakeList({}, budget);  // none as well, as in Jinja
   ASSIGN_OR_RETURN(const ValueList items, Elements(value, budget));
   ValueList kept;
   for (const Value& item : items) {
@@ -365,6 +367,7 @@ absl::StatusOr<Value> Select(const std::string& name, const Value& value, const 
 
 // map(attribute='a', default=x) or map('filter', arguments...).
 absl::StatusOr<Value> Map(const Value& value, const Arguments& arguments, Budget* budget) {
+  if (!value.Truthy()) return MakeList({}, budget);
   ASSIGN_OR_RETURN(const ValueList items, Elements(value, budget));
   ValueList mapped;
   if (arguments.positional.empty()) {

@@ -197,7 +197,7 @@ absl::Status AppendJsonScalar(const Value& value, std::string* out) {
       AppendJsonString(value.as_string(), out);
       return absl::OkStatus();
     default:
-      return InvalidArgument("tojson cannot express a ", value.KindName());
+      return InvalidArgument("tojson cannot express ", value.KindName());
   }
 }
 
@@ -293,7 +293,7 @@ absl::Status AppendStr(const Value& value, std::string* out) {
     case Value::Kind::kDict:
       return AppendDictRepr(value, out);
     default:
-      return InvalidArgument("a ", value.KindName(), " cannot be printed");
+      return InvalidArgument(value.KindName(), " cannot be printed");
   }
 }
 

@@ -62,7 +62,7 @@ absl::StatusOr<Value> Functions::Range(const Arguments& arguments) const {
   }
   for (const Value& value : arguments.positional) {
     if (!value.is_integral())
-      return InvalidArgument("function 'range' takes integers, not a ", value.KindName());
+      return InvalidArgument("function 'range' takes integers, not ", value.KindName());
   }
   const auto& given = arguments.positional;
   const int64_t begin = given.size() == 1 ? 0 : given[0].as_int();

@@ -67,7 +67,7 @@ absl::StatusOr<Value> AffixMethod(const Call& call) {
   const ValueList one = {call.args[0]};
   const ValueList& affixes = call.args[0].is_list() ? call.args[0].as_list() : one;
   for (const Value& affix : affixes) {
-    if (!affix.is_string()) return InvalidArgument("argument 1 is a ", affix.KindName(), ", not a string");
+    if (!affix.is_string()) return InvalidArgument("argument 1 is ", affix.KindName(), ", not a string");
     const std::string_view text = call.text();
     const std::string& wanted = affix.as_string();
     if (at_end ? text.ends_with(wanted) : text.starts_with(wanted)) return Value::Bool(true);
@@ -128,7 +128,7 @@ absl::StatusOr<Value> JoinMethod(const Call& call) {
   std::string out;
   for (size_t i = 0; i < items.size(); ++i) {
     if (!items[i].is_string()) {
-      return InvalidArgument("method 'join' needs strings, but item ", i, " is a ", items[i].KindName());
+      return InvalidArgument("method 'join' needs strings, but item ", i, " is ", items[i].KindName());
     }
     RETURN_IF_ERROR(call.budget->Charge(call.text().size() + items[i].as_string().size()));
     if (i > 0) out += call.text();
@@ -274,7 +274,7 @@ absl::StatusOr<Value> CallMethod(const Value& base, const std::string& name, con
     return InvalidArgument("'", base.undefined_name(), "' is undefined, so it has no method '", name, "'");
   }
   const Method* method = FindMethodOf(base, name);
-  if (method == nullptr) return InvalidArgument("a ", base.KindName(), " has no method '", name, "' here");
+  if (method == nullptr) return InvalidArgument(base.KindName(), " has no method '", name, "' here");
   const std::string what = absl::StrCat("method '", name, "'");
   ASSIGN_OR_RETURN(const BoundArguments args, Bind(what, arguments, method->parameters, method->required));
   RETURN_IF_ERROR(budget->Charge(method->walks ? base.weight() : 1));

@@ -21,7 +21,7 @@ absl::Status Undefined(const Value& value) {
 absl::Status BadOperands(std::string_view op, const Value& a, const Value& b) {
   if (a.is_undefined()) return Undefined(a);
   if (b.is_undefined()) return Undefined(b);
-  return InvalidArgument("operator '", std::string(op), "' cannot take a ", a.KindName(), " and a ",
+  return InvalidArgument("operator '", std::string(op), "' cannot take ", a.KindName(), " and ",
                          b.KindName());
 }
 
@@ -138,8 +138,8 @@ absl::StatusOr<Value> LoopAttribute(const LoopData& loop, const std::string& nam
   if (name == "first") return Value::Bool(index0 == 0);
   if (name == "last") return Value::Bool(index0 + 1 == length);
   if (name == "length") return Value::Int(length);
-  if (name == "depth") return Value::Int(loop.depth0 + 1);
-  if (name == "depth0") return Value::Int(loop.depth0);
+  if (name == "depth") return Value::Int(1);  // counts recursive loops only
+  if (name == "depth0") return Value::Int(0);
   if (name == "previtem")
     return index0 == 0 ? Value::Undefined("loop.previtem") : loop.items.as_list()[index0 - 1];
   if (name == "nextitem") {
@@ -153,8 +153,7 @@ absl::StatusOr<Value> LoopAttribute(const LoopData& loop, const std::string& nam
 absl::StatusOr<int64_t> SliceBound(const Value& bound, int64_t length, int64_t fallback, int64_t low,
                                    int64_t high) {
   if (bound.is_undefined() || bound.is_none()) return fallback;
-  if (!bound.is_integral())
-    return InvalidArgument("a slice bound is a ", bound.KindName(), ", not an integer");
+  if (!bound.is_integral()) return InvalidArgument("a slice bound is ", bound.KindName(), ", not an integer");
   int64_t value = bound.as_int();
   if (value < 0) value += length;
   return std::clamp(value, low, high);
@@ -224,7 +223,7 @@ absl::StatusOr<Value> Unary(std::string_view op, const Value& a) {
   if (a.is_undefined()) return Undefined(a);
   if (a.is_float()) return Value::Float(op == "-" ? -a.as_double() : a.as_double());
   if (a.is_integral()) return BinaryIntegers(op, 0, a.as_int());
-  return InvalidArgument("operator '", std::string(op), "' cannot take a ", a.KindName());
+  return InvalidArgument("operator '", std::string(op), "' cannot take ", a.KindName());
 }
 
 absl::StatusOr<bool> CompareBy(std::string_view op, const Value& a, const Value& b, Budget* budget) {
@@ -263,7 +262,7 @@ absl::StatusOr<Value> GetAttribute(const Value& base, const std::string& name) {
       break;
   }
   if (HasMethod(base, name))
-    return InvalidArgument("the method '", name, "' of a ", base.KindName(), " is not called");
+    return InvalidArgument("the method '", name, "' of ", base.KindName(), " is not called");
   return Value::Undefined(name);
 }
 
@@ -293,14 +292,13 @@ absl::StatusOr<Value> GetItem(const Value& base, const Value& key, Budget* budge
   if (key.is_string() && (base.kind() == Value::Kind::kNamespace || base.kind() == Value::Kind::kLoop)) {
     return GetAttribute(base, key.as_string());
   }
-  return Value::Undefined(key.is_string() ? key.as_string() : absl::StrCat("item of a ", base.KindName()));
+  return Value::Undefined(key.is_string() ? key.as_string() : absl::StrCat("item of ", base.KindName()));
 }
 
 absl::StatusOr<Value> GetSlice(const Value& base, const Value& begin, const Value& end, const Value& step,
                                Budget* budget) {
   if (base.is_undefined()) return Undefined(base);
-  if (!base.is_list() && !base.is_string())
-    return InvalidArgument("a ", base.KindName(), " cannot be sliced");
+  if (!base.is_list() && !base.is_string()) return InvalidArgument(base.KindName(), " cannot be sliced");
   int64_t stride = 1;
   if (!step.is_undefined() && !step.is_none()) {
     if (!step.is_integral() || step.as_int() == 0)
@@ -350,7 +348,7 @@ absl::StatusOr<ValueList> Elements(const Value& value, Budget* budget) {
       }
       return out;
     default:
-      return InvalidArgument("a ", value.KindName(), " cannot be iterated over");
+      return InvalidArgument(value.KindName(), " cannot be iterated over");
   }
 }
 
@@ -366,7 +364,7 @@ absl::StatusOr<int64_t> Length(const Value& value, Budget* budget) {
       RETURN_IF_ERROR(budget->Charge(value.as_string().size()));
       return static_cast<int64_t>(CountCodePoints(value.as_string()));
     default:
-      return InvalidArgument("a ", value.KindName(), " has no length");
+      return InvalidArgument(value.KindName(), " has no length");
   }
 }
 

@@ -117,7 +117,6 @@ class Renderer {
   Scope* scope_ = &globals_;
   Flow flow_ = Flow::kNext;
   int depth_ = 0;
-  int loop_depth_ = 0;
   // References held by values: they live as long as the rendering.
   std::deque<NamespaceData> namespaces_;
   std::deque<LoopData> loops_;
@@ -215,7 +214,6 @@ absl::StatusOr<Value> Renderer::LoopItems(const Stmt& stmt) {
 absl::Status Renderer::RunLoop(const Stmt& stmt, const Value& items) {
   LoopData& loop = loops_.emplace_back();
   loop.items = items;
-  loop.depth0 = loop_depth_++;
   for (size_t i = 0; i < items.as_list().size() && flow_ != Flow::kBreak; ++i) {
     flow_ = Flow::kNext;
     scope_->variables.clear();  // what an iteration sets ends with it
@@ -225,7 +223,6 @@ absl::Status Renderer::RunLoop(const Stmt& stmt, const Value& items) {
     RETURN_IF_ERROR(ExecBody(stmt.body));
   }
   flow_ = Flow::kNext;
-  --loop_depth_;
   return absl::OkStatus();
 }
 
@@ -440,7 +437,7 @@ absl::StatusOr<Value> Renderer::CallValue(const Expr& expr, const Value& callee,
   if (callee.is_undefined()) {
     return ErrorAt(expr.line, absl::StrCat("unknown function '", callee.undefined_name(), "'"));
   }
-  return ErrorAt(expr.line, absl::StrCat("a ", callee.KindName(), " cannot be called"));
+  return ErrorAt(expr.line, absl::StrCat(callee.KindName(), " cannot be called"));
 }
 
 absl::StatusOr<Value> Renderer::CallMacro(const Stmt& macro, const Arguments& arguments, int line) {
@@ -463,11 +460,15 @@ absl::StatusOr<Value> Renderer::CallMacro(const Stmt& macro, const Arguments& ar
       scope.variables[names[i]] = Value::Undefined(names[i]);
     }
   }
-  absl::StatusOr<std::string> text = status;
-  if (status.ok()) text = Capture(macro.body);
+  std::string text;
+  if (status.ok()) {
+    absl::StatusOr<std::string> captured = Capture(macro.body);
+    status = captured.status();
+    if (status.ok()) text = *std::move(captured);
+  }
   scope_ = caller;
-  RETURN_IF_ERROR(text.status());
-  return Value::String(*std::move(text));
+  RETURN_IF_ERROR(status);
+  return Value::String(std::move(text));
 }
 
 absl::StatusOr<Value> Renderer::CallLoop(LoopData* loop, const std::string& name,

@@ -171,7 +171,18 @@ bool Replace(std::string_view text, std::string_view from, std::string_view to, 
   return out->size() <= max_bytes;
 }
 
-std::string Upper(std::string_view text) { return MapCodePoints(text, ToUpper); }
+std::string Upper(std::string_view text) {
+  // The one letter in wide use whose capital is two.
+  std::string sharp_s;
+  AppendUtf8(0xDF, &sharp_s);
+  std::string out;
+  const auto parts = SplitBy(text, sharp_s, -1, false);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) out += "SS";
+    out += MapCodePoints(parts[i], ToUpper);
+  }
+  return out;
+}
 std::string Lower(std::string_view text) { return MapCodePoints(text, ToLower); }
 
 std::string Capitalize(std::string_view text) {

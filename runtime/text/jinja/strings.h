@@ -35,7 +35,7 @@ std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends);
 bool Replace(std::string_view text, std::string_view from, std::string_view to, int64_t max, size_t max_bytes,
              std::string* out);
 
-// Simple (one to one) case mappings.
+// Simple (one to one) case mappings; only the capital of U+00DF is SS.
 std::string Upper(std::string_view text);
 std::string Lower(std::string_view text);
 // The first code point to title case, the rest to lower case.

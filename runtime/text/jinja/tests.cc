@@ -59,7 +59,7 @@ absl::Status CheckCount(const std::string& name, const ValueList& arguments, siz
 
 absl::StatusOr<bool> IsDivisible(const std::string& name, const Value& value, int64_t divisor, int64_t rest) {
   if (!value.is_integral())
-    return InvalidArgument("test '", name, "' needs an integer, not a ", value.KindName());
+    return InvalidArgument("test '", name, "' needs an integer, not ", value.KindName());
   if (divisor == 0) return InvalidArgument("test '", name, "': division by zero");
   if (divisor == -1) return rest == 0;
   return value.as_int() % divisor == rest || value.as_int() % divisor == -rest;

@@ -71,7 +71,7 @@ absl::StatusOr<Value> Value::Dict(ValueDict entries) {
   ValueDict unique;
   for (auto& [key, value] : entries) {
     if (!key.is_string() && !key.is_number() && !key.is_none()) {
-      return InvalidArgument("a ", key.KindName(), " cannot be the key of a dict");
+      return InvalidArgument(key.KindName(), " cannot be the key of a dict");
     }
     RETURN_IF_ERROR(Measure(key, &depth, &weight));
     RETURN_IF_ERROR(Measure(value, &depth, &weight));
@@ -89,31 +89,31 @@ absl::StatusOr<Value> Value::Dict(ValueDict entries) {
 const char* Value::KindName() const {
   switch (kind()) {
     case Kind::kUndefined:
-      return "undefined value";
+      return "an undefined value";
     case Kind::kNone:
       return "none";
     case Kind::kBool:
-      return "boolean";
+      return "a boolean";
     case Kind::kInt:
-      return "integer";
+      return "an integer";
     case Kind::kFloat:
-      return "float";
+      return "a float";
     case Kind::kString:
-      return "string";
+      return "a string";
     case Kind::kList:
-      return is_tuple() ? "tuple" : "list";
+      return is_tuple() ? "a tuple" : "a list";
     case Kind::kDict:
-      return "dict";
+      return "a dict";
     case Kind::kNamespace:
-      return "namespace";
+      return "a namespace";
     case Kind::kLoop:
-      return "loop variable";
+      return "a loop variable";
     case Kind::kMacro:
-      return "macro";
+      return "a macro";
     case Kind::kFunction:
-      return "function";
+      return "a function";
   }
-  return "value";
+  return "a value";
 }
 
 bool Value::is_tuple() const {
@@ -220,7 +220,7 @@ absl::StatusOr<int> Compare(const Value& a, const Value& b) {
     }
     return Sign(a.as_list().size() < b.as_list().size(), a.as_list().size() > b.as_list().size());
   }
-  return InvalidArgument("cannot order a ", a.KindName(), " and a ", b.KindName());
+  return InvalidArgument("cannot order ", a.KindName(), " and ", b.KindName());
 }
 
 }  // namespace snapkv::runtime::jinja

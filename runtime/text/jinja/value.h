@@ -70,7 +70,7 @@ class Value {
   Value() : data_(UndefinedTag{}) {}
 
   Kind kind() const { return static_cast<Kind>(data_.index()); }
-  const char* KindName() const;  // for messages: "string", "list", ...
+  const char* KindName() const;  // for messages: "a string", "none", ...
   bool is_undefined() const { return kind() == Kind::kUndefined; }
   bool is_none() const { return kind() == Kind::kNone; }
   bool is_bool() const { return kind() == Kind::kBool; }
@@ -147,7 +147,6 @@ struct NamespaceData {
 struct LoopData {
   Value items;  // a list
   size_t index0 = 0;
-  int depth0 = 0;
   bool has_changed_value = false;
   Value changed_value;  // of loop.changed()
 };
