@@ -16,13 +16,16 @@ RankState Waits(std::vector<int> peers) { return {Activity::kWaiting, std::move(
 const RankState kQuiet{};
 const RankState kBusy{Activity::kRunning, {}, {}};
 
-Verdict Find(int self, std::vector<RankState> states) { return FindLateRanks(self, states, absl::Seconds(60), {}); }
+Verdict Find(int self, std::vector<RankState> states) {
+  return FindLateRanks(self, states, absl::Seconds(60), {});
+}
 
 TEST(WaitGraph, SilentNeighbour) {
   const Verdict v = Find(0, {Waits({1}), kQuiet});
   EXPECT_THAT(v.suspects, ElementsAre(1));
-  EXPECT_EQ(v.text,
-            "rank 1 did not respond for 60 s (--comm-timeout): stopped, lost or too slow; rank 0 waits in Barrier");
+  EXPECT_EQ(
+      v.text,
+      "rank 1 did not respond for 60 s (--comm-timeout): stopped, lost or too slow; rank 0 waits in Barrier");
 }
 
 TEST(WaitGraph, BusyNeighbour) {
