@@ -61,8 +61,8 @@ class MpiComm::MpiEndpoint final : public Endpoint {
   void CancelReceives() {
     for (auto& [id, group] : open_) {
       for (size_t i = 0; i < group.requests.size(); ++i) {
-        if (group.receive_bytes[i] >= 0 && group.requests[i] != MPI_REQUEST_NULL)
-          MPI_Cancel(&group.requests[i]);
+        const bool open = group.requests[i] != MPI_REQUEST_NULL;
+        if (open && group.receive_bytes[i] >= 0) MPI_Cancel(&group.requests[i]);
       }
     }
     open_.clear();
