@@ -266,6 +266,7 @@ absl::Status RunRanks(int ranks, absl::Duration timeout,
   std::mutex mutex;
   absl::Status first;  // guarded by mutex
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(ranks));
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       absl::Status status = body(group->host(r), group->device(r));

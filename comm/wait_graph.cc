@@ -22,6 +22,8 @@ std::string DescribeCircle(int self, absl::Span<const RankState> states, absl::D
     rank = states[static_cast<size_t>(rank)].peers.front();
   }
   path.erase(path.begin(), std::find(path.begin(), path.end(), rank));
+  // From the lowest rank on: the text is the same whoever finds the circle.
+  std::rotate(path.begin(), std::min_element(path.begin(), path.end()), path.end());
   std::string text = absl::StrCat("deadlock: no rank moved for ", Seconds(timeout), " (--comm-timeout)");
   for (const int r : path) {
     const RankState& state = states[static_cast<size_t>(r)];
