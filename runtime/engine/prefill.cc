@@ -6,13 +6,10 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/cache/kv_shard.h"
 #include "runtime/engine/gather.h"
-#include "runtime/engine/ring_attention.h"
 #include "runtime/engine/scoring.h"
 #include "runtime/engine/select.h"
 #include "runtime/model/rope_table.h"
-#include "runtime/plan/plan.h"
 
 namespace snapkv::runtime {
 namespace {
@@ -62,10 +59,10 @@ class PromptPrefill {
                                                    CacheHeads(), c.head_dim);
     }
     RETURN_IF_ERROR(Embed(hidden));
-    Observe(-1, hidden);
+    RETURN_IF_ERROR(Observe(-1, hidden));
     for (int64_t layer = 0; layer < c.layers; ++layer) {
       RETURN_IF_ERROR(RunLayer(layer, hidden, result));
-      Observe(layer, hidden);
+      RETURN_IF_ERROR(Observe(layer, hidden));
     }
     RETURN_IF_ERROR(gather_.Finish(context_));
     if (context_.rank() == kDecodeRank) {
@@ -98,8 +95,10 @@ class PromptPrefill {
     const TensorView q = q_.View(context_.model.dtype(), c.heads, local_, c.head_dim);
     RETURN_IF_ERROR(context_.model.ProjectQkv(context_.stream, layer, hidden, rope_.cos(), rope_.sin(), q,
                                               shard_.k(), shard_.v(), *scratch_, times_));
-    if (options_.observer != nullptr) options_.observer->OnQkv(layer, positions_, q, shard_.k(), shard_.v());
     RETURN_IF_ERROR(ring_->Run(context_, q, shard_));
+    if (options_.observer != nullptr) {
+      RETURN_IF_ERROR(options_.observer->OnAttention(context_, plan_, layer, q, shard_, *ring_));
+    }
     ASSIGN_OR_RETURN(ShardSelection selection, Select(q));
     RETURN_IF_ERROR(gather_.Finish(context_));  // of the previous layer
     RETURN_IF_ERROR(gather_.Start(context_, layer, shard_, selection, result.cache.get(), options_.headroom));
@@ -139,8 +138,9 @@ class PromptPrefill {
                                  *scratch_, times_);
   }
 
-  void Observe(int64_t layer, const TensorView& hidden) const {
-    if (options_.observer != nullptr) options_.observer->OnHidden(layer, positions_, hidden);
+  absl::Status Observe(int64_t layer, const TensorView& hidden) const {
+    if (options_.observer == nullptr) return absl::OkStatus();
+    return options_.observer->OnHidden(context_, plan_, layer, hidden);
   }
 
   void CountBytes(PrefillResult& result) const {

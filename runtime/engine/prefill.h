@@ -7,20 +7,25 @@
 
 #include "absl/types/span.h"
 #include "runtime/cache/decode_cache.h"
+#include "runtime/cache/kv_shard.h"
 #include "runtime/cache/selection.h"
 #include "runtime/engine/context.h"
+#include "runtime/engine/ring_attention.h"
+#include "runtime/plan/plan.h"
 
 namespace snapkv::runtime {
 
-// Sees intermediate tensors, for tests; called on every rank. Views are valid during the call only.
+// Sees what passes through prefill, for tests; called on every rank. Views are valid during the call only. An
+// error ends the prefill on this rank.
 class PrefillObserver {
  public:
   virtual ~PrefillObserver() = default;
   // hidden: f32 [local tokens, hidden], after the embedding (layer -1) and after each layer.
-  virtual void OnHidden(int64_t layer, absl::Span<const int32_t> positions, const TensorView& hidden) = 0;
-  // Queries, keys, values of a layer: [heads | kv_heads, local tokens, head_dim].
-  virtual void OnQkv(int64_t layer, absl::Span<const int32_t> positions, const TensorView& q,
-                     const TensorView& k, const TensorView& v) = 0;
+  virtual absl::Status OnHidden(const RankContext& context, const Plan& plan, int64_t layer,
+                                const TensorView& hidden) = 0;
+  // After the ring of a layer. q: [heads, local tokens, head_dim]. May communicate, alike on all ranks.
+  virtual absl::Status OnAttention(const RankContext& context, const Plan& plan, int64_t layer,
+                                   const TensorView& q, const KvShard& shard, const RingAttention& ring) = 0;
 };
 
 struct PrefillOptions {
