@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/status.h"
 #include "tests/runtime/tiny_vocabulary.h"
 #include "tests/support/gguf_writer.h"
 
