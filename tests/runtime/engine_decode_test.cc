@@ -305,10 +305,23 @@ TEST_F(EngineDecode, BadOptionsAndPromptsAreNamed) {
     options.capacity = 15;
     EXPECT_NE(message({1}, options).find("--capacity"), std::string::npos);
     EXPECT_NE(message({}, Snap()).find("no tokens"), std::string::npos);
-    message({1, static_cast<int32_t>(kVocab)}, Snap());
-    message({-1}, Snap());
+    EXPECT_NE(message({1, static_cast<int32_t>(kVocab)}, Snap()).find("token 1 "), std::string::npos);
+    EXPECT_NE(message({-1}, Snap()).find("token 0 "), std::string::npos);
     return absl::OkStatus();
   });
+}
+
+// A token outside the vocabulary is one rank's to embed, but every rank's to refuse.
+TEST_F(EngineDecode, ABadTokenEndsEveryRankAlike) {
+  auto prompt = Prompt(300, 16);
+  prompt[100] = static_cast<int32_t>(kVocab);
+  const absl::Status status = OnRanks(model(), {.ranks = 3}, [&](const RankContext& context) -> absl::Status {
+    const absl::Status mine = RunPrefill(context, prompt, Snap()).status();
+    EXPECT_EQ(mine.code(), absl::StatusCode::kInvalidArgument) << "rank " << context.rank() << ": " << mine;
+    EXPECT_NE(std::string(mine.message()).find("token 100 "), std::string::npos) << mine;
+    return context.host.Barrier();  // the group is still whole
+  });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 }  // namespace
