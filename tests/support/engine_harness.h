@@ -2,12 +2,14 @@
 // Runs prompts through the engine on virtual ranks, for golden and invariance tests.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/engine/prefill.h"
 #include "runtime/model/gguf.h"
+#include "tests/support/attention_oracle.h"
 
 namespace snapkv::testing {
 
@@ -15,11 +17,26 @@ namespace snapkv::testing {
 absl::StatusOr<const runtime::Model*> LoadedModel(const std::string& path, DType dtype,
                                                   Device device = Device::kCpu);
 
+// Runs `body` once per virtual rank, each with an allocator and statistics of its own; the first error, if
+// any.
+struct RankGroup {
+  int ranks = 1;
+  int threads = 1;  // per rank
+  Device device = Device::kCpu;
+};
+absl::Status OnRanks(const runtime::Model& model, const RankGroup& group,
+                     const std::function<absl::Status(const runtime::RankContext&)>& body);
+
+// Puts q, k, v of a whole prompt in place of a layer's projections (rounded to the model's dtype, whose shape
+// they must have), runs the ring and calls observer.OnAttention(layer 0) on every rank.
+absl::Status ReplayAttention(const runtime::Model& model, const AttentionProblem& problem, int64_t window,
+                             const RankGroup& group, runtime::PrefillObserver& observer);
+
 struct EngineRun {
   int ranks = 1;
   int threads = 2;  // per rank
   Device device = Device::kCpu;
-  runtime::CompressionOptions compression;
+  runtime::CompressionOptions compression{};
   int64_t generate = 0;                          // greedy tokens, not stopped at EOS
   runtime::PrefillObserver* observer = nullptr;  // called from every rank's thread
 };
