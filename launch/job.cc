@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// One document from flags to record.
+#include "launch/job.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "kernels/base/log.h"
+#include "kernels/op/device_info.h"
+#include "launch/exit_codes.h"
+#include "launch/model_store.h"
+#include "launch/stats_report.h"
+#include "launch/threads.h"
+#include "runtime/model/safetensors.h"
+#include "runtime/model/tokenizer_from_gguf.h"
+#include "runtime/plan/plan.h"
+
+namespace snapkv::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+int Report(const absl::Status& status, int exit_code) {
+  LOG(Error) << status.message();
+  return exit_code;
+}
+
+// A place where `path` could be written: its folder exists and may be written to.
+absl::Status CheckWritable(const std::string& flag, const std::string& path) {
+  const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : fs::path(".");
+  std::error_code error;
+  if (fs::is_directory(path, error))
+    return InvalidArgument(flag, " ", path, ": is a folder, expected a file");
+  if (!fs::is_directory(folder, error))
+    return NotFound(flag, " ", path, ": the folder ", folder.string(), " does not exist");
+  if (access(folder.c_str(), W_OK) != 0)
+    return FailedPrecondition(flag, " ", path, ": the folder ", folder.string(), " is not writable");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<int> PrefillJob::Run() {
+  ASSIGN_OR_RETURN(const Decision opened, OpenModel());
+  if (opened.exit_code.has_value()) return *opened.exit_code;
+  ASSIGN_OR_RETURN(const Decision shared, SharePrompt(leader() ? PrepareOnLeader() : std::nullopt));
+  if (shared.exit_code.has_value()) return *shared.exit_code;
+  RETURN_IF_ERROR(ChooseDevice());
+  return Summarise();
+}
+
+absl::StatusOr<PrefillJob::Decision> PrefillJob::OpenModel() {
+  const absl::Status mine = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(model_path_, ResolveModel(flags_.model));
+    ASSIGN_OR_RETURN(file_, runtime::GgufFile::Open(model_path_));
+    ASSIGN_OR_RETURN(config_, runtime::ReadModelConfig(*file_));
+    return absl::OkStatus();
+  }();
+  const absl::Status all = world_.host().Agree(mine);
+  if (all.ok()) return Decision();
+  if (absl::IsDeadlineExceeded(all)) return all;
+  if (leader()) LOG(Error) << all.message();
+  return Decision{kExitInputUnreadable};
+}
+
+std::optional<int> PrefillJob::PrepareOnLeader() {
+  if (const auto exit_code = CheckOutputs()) return exit_code;
+  auto data = runtime::TokenizerDataFromGguf(*file_);
+  if (!data.ok()) return Report(data.status(), kExitInputUnreadable);
+  auto tokenizer = runtime::Tokenizer::Create(*std::move(data));
+  if (!tokenizer.ok()) return Report(Annotate(tokenizer.status(), model_path_), kExitInputUnreadable);
+  tokenizer_ = *std::move(tokenizer);
+  if (const auto exit_code = ReadPrompt()) return exit_code;
+  if (flags_.dry_run || flags_.print_tokens) return PrintPrompt();
+  return std::nullopt;
+}
+
+std::optional<int> PrefillJob::CheckOutputs() const {
+  const std::pair<const char*, const std::string&> files[] = {{"--output", flags_.output},
+                                                              {"--stats", flags_.stats},
+                                                              {"--dump-selection", flags_.dump_selection},
+                                                              {"--dump-logits", flags_.dump_logits}};
+  for (const auto& [flag, path] : files) {
+    if (path.empty() || path == "-") continue;
+    if (const absl::Status status = CheckWritable(flag, path); !status.ok())
+      return Report(status, kExitOutputNotWritable);
+    std::error_code error;
+    for (const std::string& input : {flags_.input, flags_.token_ids, model_path_}) {
+      if (!input.empty() && fs::equivalent(input, path, error)) {
+        return Report(InvalidArgument(flag, " ", path, " is the input ", input, ": choose another file"),
+                      kExitUsage);
+      }
+    }
+  }
+  std::error_code error;
+  if (!flags_.output.empty() && flags_.output != "-" && !flags_.force && fs::exists(flags_.output, error)) {
+    return Report(FailedPrecondition("--output ", flags_.output, " exists; use --force to overwrite it"),
+                  kExitOutputNotWritable);
+  }
+  return std::nullopt;
+}
+
+std::optional<int> PrefillJob::ReadPrompt() {
+  const auto bytes = ReadInput(DocumentId());
+  if (!bytes.ok()) return Report(bytes.status(), kExitInputUnreadable);
+  if (!flags_.token_ids.empty()) {
+    const int64_t vocab = std::min<int64_t>(config_.vocab, tokenizer_->vocab_size());
+    auto ids = ParseTokenIds(*bytes, flags_.token_ids, vocab);
+    if (!ids.ok()) return Report(ids.status(), kExitInputUnreadable);
+    tokens_ = *std::move(ids);
+  } else {
+    std::string text;
+    if (const DocumentError error = DecodeDocument(*bytes, flags_, text); !error.ok()) return Reject(error);
+    auto ids = BuildPrompt(*tokenizer_, text, flags_);
+    if (!ids.ok()) return Reject({ids.status(), "PARAMETER_INVALID"});
+    tokens_ = *std::move(ids);
+    if (tokens_.empty())
+      return Reject({InvalidArgument(flags_.input, ": no token is left of the document"), "DOCUMENT_EMPTY"});
+  }
+  if (flags_.context > config_.context) {
+    return Report(
+        InvalidArgument("--context ", flags_.context, " is more than the model's ", config_.context),
+        kExitUsage);
+  }
+  const int64_t context = flags_.context > 0 ? flags_.context : config_.context;
+  const DocumentError error = CheckContext(static_cast<int64_t>(tokens_.size()), flags_.max_tokens, context);
+  return error.ok() ? std::nullopt
+                    : std::optional(Reject({Annotate(error.status, DocumentId()), error.reason}));
+}
+
+std::optional<int> PrefillJob::PrintPrompt() const {
+  std::string out;
+  if (flags_.print_tokens) {
+    for (const int32_t id : tokens_) {
+      const nlohmann::json piece = tokenizer_->TokenBytes(id);
+      out += std::to_string(id) + "\t" +
+             piece.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    }
+    return Emit(out);
+  }
+  const auto plan = runtime::Plan::Create(static_cast<int64_t>(tokens_.size()), world_.size(),
+                                          flags_.compression.window, 64);
+  if (!plan.ok()) return Report(plan.status(), kExitJobFailed);
+  out = "model " + model_path_ + ": " + config_.architecture + ", " + std::to_string(config_.layers) +
+        " layers, context " + std::to_string(config_.context) + "\nprompt " + std::to_string(tokens_.size()) +
+        " tokens, up to " + std::to_string(flags_.max_tokens) + " generated\n";
+  for (int r = 0; r < plan->ranks(); ++r) {
+    out += "rank " + std::to_string(r) + ": " + std::to_string(plan->RankTokens(r)) + " tokens\n";
+  }
+  const bool compresses = runtime::Compresses(flags_.compression, plan->tokens());
+  out += "rows kept per layer and KV head: " +
+         std::to_string(compresses ? flags_.compression.capacity : plan->tokens()) + " of " +
+         std::to_string(plan->tokens()) + "\n";
+  return Emit(out);
+}
+
+absl::StatusOr<PrefillJob::Decision> PrefillJob::SharePrompt(std::optional<int> leader_exit) {
+  int exit_code = leader_exit.value_or(-1);
+  RETURN_IF_ERROR(world_.host().Broadcast(exit_code, 0));
+  if (exit_code >= 0) return Decision{exit_code};
+  RETURN_IF_ERROR(world_.host().BroadcastVector(tokens_, 0));
+  return Decision();
+}
+
+absl::Status PrefillJob::ChooseDevice() {
+  ASSIGN_OR_RETURN(const int threads, DefaultThreads(world_.host()));
+  stream_ = {Device::kCpu, flags_.threads > 0 ? flags_.threads : threads};
+  // All ranks must compute in one type: f32 if any of them has no fast bf16.
+  int64_t lacks_bf16 = kernels::HasFastBf16() ? 0 : 1;
+  RETURN_IF_ERROR(world_.host().AllReduceMax(absl::MakeSpan(&lacks_bf16, 1)));
+  const bool bf16 =
+      flags_.dtype == DTypeChoice::kBf16 || (flags_.dtype == DTypeChoice::kAuto && lacks_bf16 == 0);
+  dtype_ = bf16 ? DType::kBF16 : DType::kF32;
+  if (leader()) {
+    LOG(Info) << tokens_.size() << " prompt tokens on " << world_.size()
+              << (world_.size() == 1 ? " rank x " : " ranks x ") << stream_.threads << " threads, "
+              << DTypeName(dtype_) << ", " << kernels::CpuKernelIsa()
+              << (bf16 && lacks_bf16 != 0
+                      ? "; this CPU does not multiply bf16 fast: values are rounded to bf16, products are f32"
+                      : "");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> PrefillJob::Summarise() {
+  Allocator allocator;
+  runtime::RankStats stats;
+  std::unique_ptr<runtime::Model> model;
+  {
+    const runtime::PhaseTimer timer(stats, runtime::Phase::kLoad);
+    auto loaded = runtime::Model::Load(*file_, stream_, allocator, {.dtype = dtype_, .head = leader()});
+    const absl::Status all = world_.host().Agree(loaded.status());
+    if (absl::IsDeadlineExceeded(all)) return all;
+    if (!all.ok()) return leader() ? Report(all, kExitInputUnreadable) : kExitInputUnreadable;
+    model = *std::move(loaded);
+  }
+  const runtime::RankContext context{*model, world_.host(), world_.device(), stream_, allocator, stats};
+  DocumentTimes times;
+  absl::Time start = absl::Now();
+  const runtime::PrefillOptions prefill_options{.compression = flags_.compression,
+                                                .headroom = flags_.max_tokens,
+                                                .keep_selections = !flags_.dump_selection.empty()};
+  ASSIGN_OR_RETURN(runtime::PrefillResult prefill, runtime::Prefill(context, tokens_, prefill_options));
+  times.prefill_s = absl::ToDoubleSeconds(absl::Now() - start);
+
+  runtime::GenerateOptions options;
+  options.max_tokens = flags_.max_tokens;
+  options.sampling = {.temperature = static_cast<float>(flags_.temperature),
+                      .repeat_penalty = static_cast<float>(flags_.repeat_penalty),
+                      .seed = flags_.seed};
+  options.ignore_eos = flags_.ignore_eos;
+  options.stops = flags_.stops;
+  options.comm_timeout = absl::Seconds(flags_.comm_timeout_s);
+  if (flags_.output_format() == OutputFormat::kText && (flags_.output.empty() || flags_.output == "-")) {
+    options.on_text = [](const std::string& text) {
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fflush(stdout);
+    };
+  }
+  start = absl::Now();
+  const auto generation = runtime::Generate(context, tokenizer_ ? &*tokenizer_ : nullptr, prefill, options);
+  times.decode_s = absl::ToDoubleSeconds(absl::Now() - start);
+  if (absl::IsDeadlineExceeded(generation.status())) return generation.status();
+
+  int exit_code = leader() ? WriteResults(prefill, generation, times) : kExitOk;
+  if (!flags_.stats.empty()) {
+    const nlohmann::ordered_json run = {{"ranks", world_.size()},
+                                        {"prompt_tokens", tokens_.size()},
+                                        {"prefill_seconds", times.prefill_s},
+                                        {"decode_seconds", times.decode_s},
+                                        {"model", model_path_}};
+    const absl::Status written = WriteStats(world_, flags_.stats, RankReport(context, world_), run);
+    if (absl::IsDeadlineExceeded(written)) return written;
+    if (!written.ok()) exit_code = Report(Annotate(written, "--stats"), kExitOutputNotWritable);
+  }
+  RETURN_IF_ERROR(world_.host().Broadcast(exit_code, 0));
+  return exit_code;
+}
+
+std::string PrefillJob::Params() const {
+  std::error_code error;
+  const auto bytes = fs::file_size(model_path_, error);
+  return ParamsSha256(flags_, fs::path(model_path_).filename().string(),
+                      error ? 0 : static_cast<int64_t>(bytes), DTypeName(dtype_));
+}
+
+int PrefillJob::WriteResults(const runtime::PrefillResult& prefill,
+                             const absl::StatusOr<runtime::Generation>& generation,
+                             const DocumentTimes& times) {
+  if (!generation.ok()) return Reject({Annotate(generation.status(), DocumentId()), "INTERNAL"});
+  if (const absl::Status status = WriteDumps(prefill); !status.ok())
+    return Report(status, kExitOutputNotWritable);
+  if (flags_.output_format() == OutputFormat::kJsonl) {
+    return Emit(ToLine(SuccessRecord(flags_, DocumentId(), Params(), static_cast<int64_t>(tokens_.size()),
+                                     prefill, *generation, times)));
+  }
+  // On stdout the text itself has been streamed.
+  const bool streamed = flags_.output.empty() || flags_.output == "-";
+  return Emit(streamed ? "\n" : generation->text + "\n");
+}
+
+absl::Status PrefillJob::WriteDumps(const runtime::PrefillResult& prefill) const {
+  if (!flags_.dump_logits.empty()) {
+    runtime::SafetensorsWriter writer;
+    RETURN_IF_ERROR(writer.Add("logits", TensorView::Of(const_cast<float*>(prefill.logits.data()),
+                                                        DType::kF32, Device::kCpu, prefill.logits.size())));
+    RETURN_IF_ERROR(Annotate(writer.Write(flags_.dump_logits), "--dump-logits"));
+  }
+  if (flags_.dump_selection.empty()) return absl::OkStatus();
+  std::vector<std::vector<int32_t>> flat;  // one contiguous array per layer
+  for (const runtime::Selection& selection : prefill.selections) {
+    flat.emplace_back();
+    for (const auto& head : selection.positions)
+      flat.back().insert(flat.back().end(), head.begin(), head.end());
+  }
+  runtime::SafetensorsWriter writer;
+  for (size_t l = 0; l < flat.size(); ++l) {
+    const size_t heads = prefill.selections[l].positions.size();
+    RETURN_IF_ERROR(
+        writer.Add(absl::StrCat("layer.", l, ".positions"),
+                   TensorView::Of(flat[l].data(), DType::kI32, Device::kCpu, heads, flat[l].size() / heads)));
+  }
+  return Annotate(writer.Write(flags_.dump_selection), "--dump-selection");
+}
+
+int PrefillJob::Reject(const DocumentError& error) const {
+  LOG(Error) << error.status.message();
+  if (flags_.output_format() == OutputFormat::kJsonl && !flags_.print_tokens && !flags_.dry_run) {
+    const int written = Emit(ToLine(ErrorRecord(DocumentId(), Params(), error)));
+    if (written != kExitOk) return written;
+  }
+  return kExitDocumentsFailed;
+}
+
+int PrefillJob::Emit(const std::string& text) const {
+  if (!flags_.output.empty() && flags_.output != "-" && !flags_.print_tokens && !flags_.dry_run) {
+    const absl::Status status = WriteFile(flags_.output, text);
+    return status.ok() ? kExitOk : Report(Annotate(status, "--output"), kExitOutputNotWritable);
+  }
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    return Report(FailedPrecondition("stdout cannot be written"), kExitOutputNotWritable);
+  }
+  return kExitOk;
+}
+
+}  // namespace snapkv::launch

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The model cache.
+#include "launch/model_store.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+namespace snapkv::launch {
+namespace {
+namespace fs = std::filesystem;
+}
+
+std::string ModelFolder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != '\0') return std::string(cache) + "/snapkv/models";
+  const char* home = std::getenv("HOME");
+  return std::string(home != nullptr ? home : ".") + "/.cache/snapkv/models";
+}
+
+std::vector<CachedModel> ListModels() {
+  std::vector<CachedModel> models;
+  std::error_code error;
+  for (fs::directory_iterator it(ModelFolder(), error), end; !error && it != end; it.increment(error)) {
+    std::error_code size_error;
+    const auto bytes = it->path().extension() == ".gguf" ? it->file_size(size_error) : 0;
+    if (bytes > 0 && !size_error) {
+      models.push_back({it->path().stem().string(), it->path().string(), static_cast<int64_t>(bytes)});
+    }
+  }
+  std::sort(models.begin(), models.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return models;
+}
+
+absl::StatusOr<std::string> ResolveModel(const std::string& model) {
+  std::error_code error;
+  if (fs::exists(model, error)) return model;
+  std::string known;
+  for (const CachedModel& cached : ListModels()) {
+    if (cached.name == model) return cached.path;
+    known += (known.empty() ? "" : ", ") + cached.name;
+  }
+  if (model.find('/') != std::string::npos || model.ends_with(".gguf")) {
+    return NotFound("--model ", model, ": there is no such file");
+  }
+  return NotFound("--model ", model, " is neither a file nor a cached model (",
+                  known.empty() ? "none is cached" : known, "); launch/setup.sh fetches smollm2");
+}
+
+}  // namespace snapkv::launch

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// snapkv-prefill: main() of the MPI program. Runs as one rank when no launcher started it.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "comm/bootstrap.h"
+#include "kernels/base/log.h"
+#include "launch/exit_codes.h"
+#include "launch/flags.h"
+#include "launch/job.h"
+#include "launch/model_store.h"
+
+namespace snapkv::launch {
+namespace {
+
+// Before MPI starts, by the launcher's variables: whether this process speaks for the job.
+bool IsFirstProcess() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+    if (const char* rank = std::getenv(name); rank != nullptr) return std::string(rank) == "0";
+  }
+  return true;
+}
+
+int PrintModels() {
+  for (const CachedModel& model : ListModels()) {
+    std::printf("%s\t%s\t%.0f MB\n", model.name.c_str(), model.path.c_str(),
+                static_cast<double>(model.bytes) / 1e6);
+  }
+  return kExitOk;
+}
+
+int Main(int argc, char** argv) {
+  SetLogPrefix("snapkv-prefill: ");
+  Flags flags;
+  const bool first = IsFirstProcess();
+  if (const auto exit_code = ParseFlags(argc, argv, first, flags)) return *exit_code;
+  if (flags.list_models) return first ? PrintModels() : kExitOk;
+
+  auto world = comm::Bootstrap(&argc, &argv, {.timeout = absl::Seconds(flags.comm_timeout_s)});
+  if (!world.ok()) {
+    LOG(Error) << world.status().message();
+    return absl::IsDeadlineExceeded(world.status()) ? comm::kExitLostRank : kExitJobFailed;
+  }
+  const absl::StatusOr<int> exit_code = PrefillJob(**world, flags).Run();
+  if (!exit_code.ok()) {
+    comm::AbortJob(**world, exit_code.status(),
+                   absl::IsDeadlineExceeded(exit_code.status()) ? comm::kExitLostRank : kExitJobFailed);
+  }
+  if (const absl::Status status = (*world)->Finalize(); !status.ok()) {
+    comm::AbortJob(**world, status);
+  }
+  return *exit_code;
+}
+
+}  // namespace
+}  // namespace snapkv::launch
+
+int main(int argc, char** argv) { return snapkv::launch::Main(argc, argv); }

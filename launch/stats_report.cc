@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Statistics as JSON.
+#include "launch/stats_report.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "kernels/op/device_info.h"
+
+namespace snapkv::launch {
+
+using nlohmann::ordered_json;
+
+ordered_json RankReport(const runtime::RankContext& context, comm::World& world) {
+  ordered_json phases = ordered_json::object();
+  for (int p = 0; p < runtime::kPhases; ++p) {
+    phases[runtime::PhaseName(static_cast<runtime::Phase>(p))] = {
+        {"seconds", context.stats.seconds[static_cast<size_t>(p)]},
+        {"tokens", context.stats.tokens[static_cast<size_t>(p)]}};
+  }
+  ordered_json memory = ordered_json::object();
+  for (int k = 0; k < kMemoryKinds; ++k) {
+    const auto kind = static_cast<MemoryKind>(k);
+    memory[MemoryKindName(kind)] = context.allocator.use(kind).peak_bytes;
+  }
+  memory["kv_total"] = context.allocator.kv_use().peak_bytes;
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  ordered_json kernels = kernels::CpuKernelNames();
+  for (const auto& [name, kernel] : context.model.KernelNames()) kernels["gemm." + name] = kernel;
+  return {{"rank", context.rank()},
+          {"node", world.node_names()[static_cast<size_t>(context.rank())]},
+          {"threads", context.stream.threads},
+          {"dtype", DTypeName(context.model.dtype())},
+          {"phases", phases},
+          {"bytes_sent", context.device.bytes_sent()},
+          {"peak_bytes", memory},
+          {"peak_rss_bytes", int64_t{usage.ru_maxrss} * 1024},
+          {"cpu", {{"isa", kernels::CpuKernelIsa()}, {"features", kernels::CpuFeatures()}}},
+          {"kernels", kernels}};
+}
+
+absl::Status WriteStats(comm::World& world, const std::string& path, const ordered_json& mine,
+                        const ordered_json& run) {
+  const std::string text = mine.dump();
+  std::vector<int64_t> lengths;
+  ASSIGN_OR_RETURN(const std::vector<char> all,
+                   world.host().AllGatherVector(std::vector<char>(text.begin(), text.end()), &lengths));
+  if (world.rank() != 0) return absl::OkStatus();
+  ordered_json report = {{"run", run}, {"ranks", ordered_json::array()}};
+  auto from = all.begin();
+  for (const int64_t n : lengths) {
+    report["ranks"].push_back(ordered_json::parse(from, from + n));
+    from += n;
+  }
+  return WriteFile(path, report.dump(2) + "\n");
+}
+
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".tmp" + std::to_string(getpid());
+  std::FILE* file = std::fopen(temporary.c_str(), "wb");
+  if (file == nullptr) return FailedPrecondition(path, ": cannot be written: ", std::strerror(errno));
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (std::fclose(file) != 0 || !written || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    std::remove(temporary.c_str());
+    return FailedPrecondition(path, ": cannot be written: ", std::strerror(error));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace snapkv::launch
