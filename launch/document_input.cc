@@ -23,10 +23,25 @@ absl::StatusOr<std::string> ReadInput(const std::string& path) {
   std::string bytes;
   char chunk[1 << 16];
   size_t n;
-  while ((n = std::fread(chunk, 1, sizeof(chunk), file)) > 0) bytes.append(chunk, n);
+  while ((n = std::fread(chunk, 1, sizeof(chunk), file)) > 0) {
+    bytes.append(chunk, n);
+    if (bytes.size() <= kMostInputBytes) continue;
+    return InvalidArgument(path, ": is longer than ", kMostInputBytes >> 20,
+                           " MiB, which no context holds; is this the right file?");
+  }
   if (std::ferror(file) != 0) return NotFound(path, ": cannot be read: ", std::strerror(errno));
   return bytes;
 }
+
+namespace {
+
+// A JSON value for a message: short, whatever it is.
+std::string Shown(const nlohmann::json& value) {
+  return value.is_structured() || value.is_string() ? absl::StrCat("of type ", value.type_name())
+                                                    : value.dump();
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<int32_t>> ParseTokenIds(const std::string& json, const std::string& path,
                                                    int64_t vocab) {
@@ -37,7 +52,7 @@ absl::StatusOr<std::vector<int32_t>> ParseTokenIds(const std::string& json, cons
   for (size_t i = 0; i < parsed.size(); ++i) {
     const auto& id = parsed[i];
     if (!id.is_number_integer() || id < 0 || id >= vocab) {
-      return InvalidArgument(path, ": element ", i, " is ", id.dump(), ", expected a token id from 0 to ",
+      return InvalidArgument(path, ": element ", i, " is ", Shown(id), ", expected a token id from 0 to ",
                              vocab - 1);
     }
     ids.push_back(id.get<int32_t>());
@@ -48,10 +63,10 @@ absl::StatusOr<std::vector<int32_t>> ParseTokenIds(const std::string& json, cons
 DocumentError DecodeDocument(const std::string& bytes, const Flags& flags, std::string& text) {
   text = flags.encoding == "latin1" ? runtime::Latin1ToUtf8(bytes) : bytes;
   if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
-  if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
+  if (text.find_first_not_of(" \t\r\n\v\f") == std::string::npos) {
     return {InvalidArgument(flags.input, ": the document is empty"), "DOCUMENT_EMPTY"};
   }
-  if (const size_t nul = text.find('\0'); nul != std::string::npos) {
+  if (const size_t nul = bytes.find('\0'); nul != std::string::npos) {
     return {InvalidArgument(flags.input, ": NUL byte at offset ", nul, ": this is not a text file"),
             "DOCUMENT_NOT_UTF8"};
   }

@@ -18,7 +18,8 @@ struct DocumentError {
   bool ok() const { return status.ok(); }
 };
 
-// The bytes of a file or of stdin ("-"). Errors name the path and the system's reason.
+// The bytes of a file or of stdin ("-"), at most kMostInputBytes. Errors name the path and the reason.
+inline constexpr size_t kMostInputBytes = size_t{256} << 20;
 absl::StatusOr<std::string> ReadInput(const std::string& path);
 
 // A JSON array of token ids, each checked against the vocabulary.

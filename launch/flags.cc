@@ -3,12 +3,15 @@
 #include "launch/flags.h"
 
 #include <CLI/CLI.hpp>
-#include <cmath>
+#include <charconv>
 #include <cstdio>
-#include <map>
-#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "launch/exit_codes.h"
+#include "launch/output_files.h"
+#include "runtime/text/utf8.h"
 
 #ifndef SNAPKV_VERSION
 #error "SNAPKV_VERSION comes from CMake"
@@ -20,6 +23,35 @@ namespace {
 using kernels::GroupMode;
 using kernels::PoolMode;
 using runtime::CachePolicy;
+
+// Checks of one value; CLI11 puts the flag's name in front of the text, "" is success.
+std::string NotEmpty(const std::string& value) { return value.empty() ? "must not be empty" : ""; }
+
+std::string IsUtf8(const std::string& value) {
+  const auto bad = runtime::ValidateUtf8(value);
+  return bad.has_value() ? "is not UTF-8 at byte offset " + std::to_string(*bad) : "";
+}
+
+std::string IsFileName(const std::string& value) {
+  return value == "-" ? "- is stdout, which has the result: name a file" : NotEmpty(value);
+}
+
+// CLI11 takes "-1" for the largest number and cuts what is larger.
+std::string IsUnsigned(const std::string& value) {
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error == std::errc() && end == value.data() + value.size()) return "";
+  return "'" + value + "' is not a whole number from 0 to " + std::to_string(UINT64_MAX);
+}
+
+// CLI::Range lets NaN pass.
+auto RealRange(double least, double most) {
+  return [least, most](const std::string& value) {
+    double number = 0;
+    if (CLI::detail::lexical_cast(value, number) && number >= least && number <= most) return std::string();
+    return absl::StrCat("'", value, "' is not a number from ", least, " to ", most);
+  };
+}
 
 // A flag that takes one of a few words.
 template <class T>
@@ -50,6 +82,7 @@ void AddChoice(CLI::App& app, const std::string& group, const std::string& name,
 void AddModelFlags(CLI::App& app, Flags& f) {
   const std::string group = "Model and device";
   app.add_option("--model", f.model, "GGUF file, or the name of a cached model (see --list-models)")
+      ->check(NotEmpty)
       ->group(group);
   AddChoice(app, group, "--dtype", f.dtype,
             "type of weights, activations and cache; auto: bf16 where the CPU multiplies it fast (AMX)",
@@ -61,27 +94,43 @@ void AddModelFlags(CLI::App& app, Flags& f) {
       ->group(group);
   app.add_option("--comm-timeout", f.comm_timeout_s,
                  "seconds to wait for another rank before all ranks end with code 70")
-      ->check(CLI::Range(0.1, 1e6))
+      ->check(RealRange(0.1, 1e6))
       ->capture_default_str()
       ->group(group);
 }
 
 void AddInputFlags(CLI::App& app, Flags& f) {
   const std::string group = "Input";
-  app.add_option("--input", f.input, "text file to summarise; - is stdin")->group(group);
-  app.add_option("--prompt", f.prompt,
-                 "the question; it stands after the document, so that the window sees it")
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--system", f.system, "system message (default: the model's own)")->group(group);
+  CLI::Option* const input =
+      app.add_option("--input", f.input, "text file to summarise; - is stdin")->check(NotEmpty)->group(group);
+  CLI::Option* const prompt =
+      app.add_option("--prompt", f.prompt,
+                     "the question; it stands after the document, so that the window sees it")
+          ->check(IsUtf8)
+          ->capture_default_str()
+          ->group(group);
+  CLI::Option* const system =
+      app.add_option("--system", f.system, "system message (default: the model's own)")
+          ->check(IsUtf8)
+          ->group(group);
   AddChoice(app, group, "--encoding", f.encoding, "of the input; latin1 is converted",
             {{"utf-8", std::string("utf-8")}, {"latin1", std::string("latin1")}});
-  app.add_flag("--raw", f.raw,
-               "the input is the whole prompt: no template, special tokens are parsed, BOS as the model says")
-      ->group(group);
-  app.add_option("--token-ids", f.token_ids,
-                 "JSON array of token ids as the whole prompt, instead of --input")
-      ->group(group);
+  CLI::Option* const raw =
+      app.add_flag(
+             "--raw", f.raw,
+             "the input is the whole prompt: no template, special tokens are parsed, BOS as the model says")
+          ->group(group);
+  CLI::Option* const token_ids =
+      app.add_option("--token-ids", f.token_ids,
+                     "JSON array of token ids as the whole prompt, instead of --input")
+          ->check(NotEmpty)
+          ->group(group);
+  for (CLI::Option* const replaced : {prompt, system}) {
+    raw->excludes(replaced);
+    token_ids->excludes(replaced);
+  }
+  for (CLI::Option* const replaced : {input, raw, app.get_option("--encoding")})
+    token_ids->excludes(replaced);
   app.add_option("--context", f.context, "limit of prompt plus generated tokens; 0: the model's")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
       ->capture_default_str()
@@ -122,17 +171,24 @@ void AddGenerationFlags(CLI::App& app, Flags& f) {
       ->capture_default_str()
       ->group(group);
   app.add_option("--temperature", f.temperature, "0 takes the likeliest token")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(RealRange(0, 100))
       ->capture_default_str()
       ->group(group);
   app.add_option("--repeat-penalty", f.repeat_penalty,
                  "divides the logits of tokens generated before; 1: off")
-      ->check(CLI::Range(0.01, 100.0))
+      ->check(RealRange(0.01, 100))
       ->capture_default_str()
       ->group(group);
-  app.add_option("--seed", f.seed, "of sampling")->capture_default_str()->group(group);
+  app.add_option("--seed", f.seed, "of sampling")->check(IsUnsigned)->capture_default_str()->group(group);
   app.add_flag("--ignore-eos", f.ignore_eos, "generate --max-tokens tokens whatever they are")->group(group);
-  app.add_option("--stop", f.stops, "text that ends the summary; repeatable")->take_all()->group(group);
+  // One text per flag, read as results() after parsing: CLI11 would take "[a,b]" for two and "{}" for none.
+  app.add_option("--stop", f.stops, "text that ends the summary; repeatable")
+      ->check(NotEmpty)
+      ->check(IsUtf8)
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all()
+      ->group(group);
 }
 
 void AddOutputFlags(CLI::App& app, Flags& f) {
@@ -150,16 +206,20 @@ void AddOutputFlags(CLI::App& app, Flags& f) {
          "text: the summary; jsonl: a record (default with --output or --token-ids)")
       ->type_name("text|jsonl")
       ->group(group);
-  app.add_option("--output", f.output, "file for the result; - is stdout")->group(group);
+  app.add_option("--output", f.output, "file for the result; - is stdout")->check(NotEmpty)->group(group);
   app.add_flag("--force", f.force, "overwrite an existing --output")->group(group);
   app.add_flag("--return-token-ids", f.return_token_ids,
                "add token_ids to the record (implied by --token-ids)")
       ->group(group);
-  app.add_option("--stats", f.stats, "JSON file for time, bytes and memory per rank and phase")->group(group);
+  app.add_option("--stats", f.stats, "JSON file for time, bytes and memory per rank and phase")
+      ->check(IsFileName)
+      ->group(group);
   app.add_option("--dump-selection", f.dump_selection,
                  "safetensors file for the kept positions of each layer")
+      ->check(IsFileName)
       ->group(group);
   app.add_option("--dump-logits", f.dump_logits, "safetensors file for the logits of the last prompt token")
+      ->check(IsFileName)
       ->group(group);
 }
 
@@ -168,28 +228,26 @@ absl::Status CheckTogether(Flags& f) {
   if (f.list_models) return absl::OkStatus();
   if (f.model.empty())
     return InvalidArgument("--model is required: a GGUF file, or a name from --list-models");
-  if (!f.token_ids.empty() && (!f.input.empty() || f.raw)) {
-    return InvalidArgument("--token-ids is the whole prompt: it excludes --input and --raw");
-  }
   if (f.token_ids.empty() && f.input.empty())
-    return InvalidArgument("--input is required: a text file, or - for stdin");
+    return InvalidArgument("--input is required: a text file, or - for stdin (or --token-ids)");
   if (f.input.ends_with(".jsonl")) {
     return InvalidArgument("--input ", f.input,
                            ": one text document is read; JSONL batches are not supported yet");
   }
   if (f.force && f.output.empty()) return InvalidArgument("--force has no meaning without --output");
-  if (f.output_format() == OutputFormat::kText && (f.return_token_ids || !f.token_ids.empty()) &&
-      f.format.has_value() && f.return_token_ids) {
+  if (f.return_token_ids && f.output_format() == OutputFormat::kText) {
     return InvalidArgument("--return-token-ids needs --format jsonl");
   }
   f.return_token_ids |= !f.token_ids.empty();
-  if (!std::isfinite(f.temperature) || !std::isfinite(f.repeat_penalty)) {
-    return InvalidArgument("--temperature and --repeat-penalty must be finite numbers");
-  }
-  for (const std::string& stop : f.stops) {
-    if (stop.empty()) return InvalidArgument("--stop must not be empty");
-  }
   return runtime::ValidateCompression(f.compression);
+}
+
+// --help and --version.
+int ShowText(const std::string& text) {
+  const absl::Status status = WriteStdout(text);
+  if (status.ok()) return kExitOk;
+  std::fprintf(stderr, "snapkv-prefill: error: %s\n", std::string(status.message()).c_str());
+  return kExitOutputNotWritable;
 }
 
 }  // namespace
@@ -198,8 +256,6 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, bool print, Fla
   CLI::App app(
       "Summarises or questions one long document: ring prefill over MPI ranks, exact SnapKV, decode.",
       "snapkv-prefill");
-  app.set_version_flag("--version", std::string("snapkv-prefill ") + SNAPKV_VERSION)->group("Other");
-  app.set_help_flag("-h,--help", "this text")->group("Other");
   app.footer(
       "Example:\n  mpirun -np 4 snapkv-prefill --model smollm2 --input report.txt --capacity 1024\n"
       "Exit codes: 0 done, 1 the document failed, 2 usage, 3 input or model unreadable, 6 output not "
@@ -215,15 +271,20 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, bool print, Fla
   app.add_flag("--print-tokens", flags.print_tokens, "print the prompt's tokens, one a line, and end")
       ->group("Other");
   app.add_flag("--list-models", flags.list_models, "print the cached models and end")->group("Other");
+  app.set_version_flag("--version", std::string("snapkv-prefill ") + SNAPKV_VERSION,
+                       "print the version and end")
+      ->group("Other");
+  app.set_help_flag("-h,--help", "this text")->group("Other");  // last, as is its group
   absl::Status status;
   try {
     app.parse(argc, argv);
+    flags.stops = app.get_option("--stop")->results();
     status = CheckTogether(flags);
+  } catch (const CLI::CallForHelp&) {
+    return print ? ShowText(app.help()) : kExitOk;
+  } catch (const CLI::CallForVersion& e) {
+    return print ? ShowText(std::string(e.what()) + "\n") : kExitOk;
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {  // --help, --version
-      if (print) app.exit(e);
-      return kExitOk;
-    }
     status = InvalidArgument(std::string(e.what()));
   }
   if (status.ok()) return std::nullopt;

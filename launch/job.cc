@@ -2,8 +2,6 @@
 // One document from flags to record.
 #include "launch/job.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -12,6 +10,8 @@
 #include "kernels/op/device_info.h"
 #include "launch/exit_codes.h"
 #include "launch/model_store.h"
+#include "launch/on_leader.h"
+#include "launch/output_files.h"
 #include "launch/stats_report.h"
 #include "launch/threads.h"
 #include "runtime/model/safetensors.h"
@@ -28,38 +28,35 @@ int Report(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
-// A place where `path` could be written: its folder exists and may be written to.
-absl::Status CheckWritable(const std::string& flag, const std::string& path) {
-  const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : fs::path(".");
-  std::error_code error;
-  if (fs::is_directory(path, error))
-    return InvalidArgument(flag, " ", path, ": is a folder, expected a file");
-  if (!fs::is_directory(folder, error))
-    return NotFound(flag, " ", path, ": the folder ", folder.string(), " does not exist");
-  if (access(folder.c_str(), W_OK) != 0)
-    return FailedPrecondition(flag, " ", path, ": the folder ", folder.string(), " is not writable");
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<int> PrefillJob::Run() {
   ASSIGN_OR_RETURN(const Decision opened, OpenModel());
   if (opened.exit_code.has_value()) return *opened.exit_code;
-  ASSIGN_OR_RETURN(const Decision shared, SharePrompt(leader() ? PrepareOnLeader() : std::nullopt));
-  if (shared.exit_code.has_value()) return *shared.exit_code;
   RETURN_IF_ERROR(ChooseDevice());
+  ASSIGN_OR_RETURN(const Decision shared, SharePrompt());
+  if (shared.exit_code.has_value()) return *shared.exit_code;
+  LogStart();
   return Summarise();
 }
 
 absl::StatusOr<PrefillJob::Decision> PrefillJob::OpenModel() {
+  std::string fingerprint;
   const absl::Status mine = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(model_path_, ResolveModel(flags_.model));
     ASSIGN_OR_RETURN(file_, runtime::GgufFile::Open(model_path_));
     ASSIGN_OR_RETURN(config_, runtime::ReadModelConfig(*file_));
+    ASSIGN_OR_RETURN(fingerprint, world_.size() > 1 ? ModelFingerprint(model_path_) : std::string());
     return absl::OkStatus();
   }();
-  const absl::Status all = world_.host().Agree(mine);
+  absl::Status all = world_.host().Agree(mine);
+  if (all.ok()) {
+    std::string first = fingerprint;
+    RETURN_IF_ERROR(world_.host().BroadcastString(first, 0));
+    const std::string advice = ": this is not the model of rank 0; give all ranks the same file";
+    all = world_.host().Agree(first == fingerprint ? absl::OkStatus()
+                                                   : FailedPrecondition(model_path_, advice));
+  }
   if (all.ok()) return Decision();
   if (absl::IsDeadlineExceeded(all)) return all;
   if (leader()) LOG(Error) << all.message();
@@ -67,7 +64,7 @@ absl::StatusOr<PrefillJob::Decision> PrefillJob::OpenModel() {
 }
 
 std::optional<int> PrefillJob::PrepareOnLeader() {
-  if (const auto exit_code = CheckOutputs()) return exit_code;
+  if (const auto exit_code = CheckOutputFiles()) return exit_code;
   auto data = runtime::TokenizerDataFromGguf(*file_);
   if (!data.ok()) return Report(data.status(), kExitInputUnreadable);
   auto tokenizer = runtime::Tokenizer::Create(*std::move(data));
@@ -78,29 +75,15 @@ std::optional<int> PrefillJob::PrepareOnLeader() {
   return std::nullopt;
 }
 
-std::optional<int> PrefillJob::CheckOutputs() const {
-  const std::pair<const char*, const std::string&> files[] = {{"--output", flags_.output},
-                                                              {"--stats", flags_.stats},
-                                                              {"--dump-selection", flags_.dump_selection},
-                                                              {"--dump-logits", flags_.dump_logits}};
-  for (const auto& [flag, path] : files) {
-    if (path.empty() || path == "-") continue;
-    if (const absl::Status status = CheckWritable(flag, path); !status.ok())
-      return Report(status, kExitOutputNotWritable);
-    std::error_code error;
-    for (const std::string& input : {flags_.input, flags_.token_ids, model_path_}) {
-      if (!input.empty() && fs::equivalent(input, path, error)) {
-        return Report(InvalidArgument(flag, " ", path, " is the input ", input, ": choose another file"),
-                      kExitUsage);
-      }
-    }
-  }
-  std::error_code error;
-  if (!flags_.output.empty() && flags_.output != "-" && !flags_.force && fs::exists(flags_.output, error)) {
-    return Report(FailedPrecondition("--output ", flags_.output, " exists; use --force to overwrite it"),
-                  kExitOutputNotWritable);
-  }
-  return std::nullopt;
+std::optional<int> PrefillJob::CheckOutputFiles() const {
+  const absl::Status status = CheckOutputs(
+      {{.flag = "--output", .path = flags_.output == "-" ? "" : flags_.output, .overwrite = flags_.force},
+       {.flag = "--stats", .path = flags_.stats},
+       {.flag = "--dump-selection", .path = flags_.dump_selection, .device_ok = false},
+       {.flag = "--dump-logits", .path = flags_.dump_logits, .device_ok = false}},
+      {flags_.input, flags_.token_ids, model_path_});
+  if (status.ok()) return std::nullopt;
+  return Report(status, absl::IsInvalidArgument(status) ? kExitUsage : kExitOutputNotWritable);
 }
 
 std::optional<int> PrefillJob::ReadPrompt() {
@@ -157,8 +140,10 @@ std::optional<int> PrefillJob::PrintPrompt() const {
   return Emit(out);
 }
 
-absl::StatusOr<PrefillJob::Decision> PrefillJob::SharePrompt(std::optional<int> leader_exit) {
-  int exit_code = leader_exit.value_or(-1);
+absl::StatusOr<PrefillJob::Decision> PrefillJob::SharePrompt() {
+  int exit_code = -1;
+  RETURN_IF_ERROR(OnLeader(world_.host(), absl::Seconds(flags_.comm_timeout_s),
+                           [&] { exit_code = PrepareOnLeader().value_or(-1); }));
   RETURN_IF_ERROR(world_.host().Broadcast(exit_code, 0));
   if (exit_code >= 0) return Decision{exit_code};
   RETURN_IF_ERROR(world_.host().BroadcastVector(tokens_, 0));
@@ -174,15 +159,18 @@ absl::Status PrefillJob::ChooseDevice() {
   const bool bf16 =
       flags_.dtype == DTypeChoice::kBf16 || (flags_.dtype == DTypeChoice::kAuto && lacks_bf16 == 0);
   dtype_ = bf16 ? DType::kBF16 : DType::kF32;
-  if (leader()) {
-    LOG(Info) << tokens_.size() << " prompt tokens on " << world_.size()
-              << (world_.size() == 1 ? " rank x " : " ranks x ") << stream_.threads << " threads, "
-              << DTypeName(dtype_) << ", " << kernels::CpuKernelIsa()
-              << (bf16 && lacks_bf16 != 0
-                      ? "; this CPU does not multiply bf16 fast: values are rounded to bf16, products are f32"
-                      : "");
-  }
+  slow_bf16_ = bf16 && lacks_bf16 != 0;
   return absl::OkStatus();
+}
+
+void PrefillJob::LogStart() const {
+  if (!leader()) return;
+  LOG(Info) << tokens_.size() << " prompt tokens on " << world_.size()
+            << (world_.size() == 1 ? " rank x " : " ranks x ") << stream_.threads << " threads, "
+            << DTypeName(dtype_) << ", " << kernels::CpuKernelIsa()
+            << (slow_bf16_
+                    ? "; this CPU does not multiply bf16 fast: values are rounded to bf16, products are f32"
+                    : "");
 }
 
 absl::StatusOr<int> PrefillJob::Summarise() {
@@ -300,10 +288,8 @@ int PrefillJob::Emit(const std::string& text) const {
     const absl::Status status = WriteFile(flags_.output, text);
     return status.ok() ? kExitOk : Report(Annotate(status, "--output"), kExitOutputNotWritable);
   }
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    return Report(FailedPrecondition("stdout cannot be written"), kExitOutputNotWritable);
-  }
-  return kExitOk;
+  const absl::Status status = WriteStdout(text);
+  return status.ok() ? kExitOk : Report(status, kExitOutputNotWritable);
 }
 
 }  // namespace snapkv::launch

@@ -33,11 +33,13 @@ class PrefillJob {
   absl::StatusOr<Decision> OpenModel();
   // Rank 0: checks outputs, reads and tokenizes the document. Returns the exit code if the job ends here.
   std::optional<int> PrepareOnLeader();
-  std::optional<int> CheckOutputs() const;
+  std::optional<int> CheckOutputFiles() const;
   std::optional<int> ReadPrompt();
   std::optional<int> PrintPrompt() const;
-  absl::StatusOr<Decision> SharePrompt(std::optional<int> leader_exit);
+  // The prompt from rank 0 to all.
+  absl::StatusOr<Decision> SharePrompt();
   absl::Status ChooseDevice();
+  void LogStart() const;
   absl::StatusOr<int> Summarise();
   int WriteResults(const runtime::PrefillResult& prefill,
                    const absl::StatusOr<runtime::Generation>& generation, const DocumentTimes& times);
@@ -57,6 +59,7 @@ class PrefillJob {
   std::vector<int32_t> tokens_;
   Stream stream_;
   DType dtype_ = DType::kF32;
+  bool slow_bf16_ = false;
 };
 
 }  // namespace snapkv::launch

@@ -20,7 +20,12 @@ struct CachedModel {
 // Sorted by name; empty when the folder is missing.
 std::vector<CachedModel> ListModels();
 
-// `model` if it is an existing path, else the cached model of that name. NOT_FOUND lists the known names.
+// `model` if it is an existing path, else the cached model of that name (which a folder of that name does not
+// hide). NOT_FOUND lists the known names.
 absl::StatusOr<std::string> ResolveModel(const std::string& model);
+
+// A hash of the file's size, its beginning, and samples of the rest: equal for all ranks that opened the same
+// model.
+absl::StatusOr<std::string> ModelFingerprint(const std::string& path);
 
 }  // namespace snapkv::launch

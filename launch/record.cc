@@ -2,27 +2,12 @@
 // Records as lines of JSON.
 #include "launch/record.h"
 
-#include <openssl/evp.h>
-
-#include <array>
+#include "launch/sha256.h"
 
 namespace snapkv::launch {
 namespace {
 
 using nlohmann::ordered_json;
-
-std::string Sha256Hex(const std::string& text) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned size = 0;
-  EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha256(), nullptr);
-  std::string hex;
-  for (unsigned i = 0; i < size; ++i) {
-    constexpr char kDigits[] = "0123456789abcdef";
-    hex += kDigits[digest[i] >> 4];
-    hex += kDigits[digest[i] & 15];
-  }
-  return hex;
-}
 
 double PerSecond(int64_t tokens, double seconds) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;

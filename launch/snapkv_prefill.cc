@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // snapkv-prefill: main() of the MPI program. Runs as one rank when no launcher started it.
-#include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "comm/bootstrap.h"
 #include "kernels/base/log.h"
@@ -10,6 +10,7 @@
 #include "launch/flags.h"
 #include "launch/job.h"
 #include "launch/model_store.h"
+#include "launch/output_files.h"
 
 namespace snapkv::launch {
 namespace {
@@ -23,14 +24,21 @@ bool IsFirstProcess() {
 }
 
 int PrintModels() {
-  for (const CachedModel& model : ListModels()) {
-    std::printf("%s\t%s\t%.0f MB\n", model.name.c_str(), model.path.c_str(),
-                static_cast<double>(model.bytes) / 1e6);
+  const std::vector<CachedModel> models = ListModels();
+  if (models.empty())
+    LOG(Info) << "no model is cached in " << ModelFolder() << "; launch/setup.sh fetches smollm2";
+  std::string text;
+  for (const CachedModel& model : models) {
+    text += absl::StrCat(model.name, "\t", model.path, "\t", model.bytes / 1'000'000, " MB\n");
   }
-  return kExitOk;
+  const absl::Status status = WriteStdout(text);
+  if (status.ok()) return kExitOk;
+  LOG(Error) << status.message();
+  return kExitOutputNotWritable;
 }
 
 int Main(int argc, char** argv) {
+  ReserveStandardStreams();
   SetLogPrefix("snapkv-prefill: ");
   Flags flags;
   const bool first = IsFirstProcess();

@@ -3,14 +3,11 @@
 #include "launch/stats_report.h"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <vector>
 
 #include "kernels/op/device_info.h"
+#include "launch/output_files.h"
 
 namespace snapkv::launch {
 
@@ -59,19 +56,6 @@ absl::Status WriteStats(comm::World& world, const std::string& path, const order
     from += n;
   }
   return WriteFile(path, report.dump(2) + "\n");
-}
-
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".tmp" + std::to_string(getpid());
-  std::FILE* file = std::fopen(temporary.c_str(), "wb");
-  if (file == nullptr) return FailedPrecondition(path, ": cannot be written: ", std::strerror(errno));
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (std::fclose(file) != 0 || !written || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    std::remove(temporary.c_str());
-    return FailedPrecondition(path, ": cannot be written: ", std::strerror(error));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace snapkv::launch

@@ -17,7 +17,4 @@ nlohmann::ordered_json RankReport(const runtime::RankContext& context, comm::Wor
 absl::Status WriteStats(comm::World& world, const std::string& path, const nlohmann::ordered_json& mine,
                         const nlohmann::ordered_json& run);
 
-// Replaces `path` as a whole: temporary file, then rename. Errors name the path.
-absl::Status WriteFile(const std::string& path, const std::string& text);
-
 }  // namespace snapkv::launch
