@@ -63,7 +63,7 @@ set(SNAPKV_MPI_TEST_ENV "ASAN_OPTIONS=detect_leaks=0")
 # snapkv_test(NAME SRCS a.cc ... DEPS target ... [RANKS n ...] [LABELS l ...] [TIMEOUT s] [ENV A=B ...]):
 # a GoogleTest binary and one CTest entry of the same name. A binary that runs no test fails.
 # With RANKS the binary brings its own main() and runs under mpirun; several numbers of ranks give one entry each,
-# NAME_npN.
+# NAME_npN. Not under ThreadSanitizer: Open MPI is not instrumented, its shared memory would be reported.
 function(snapkv_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SRCS;DEPS;LABELS;ENV;ARGS;RANKS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
@@ -79,6 +79,9 @@ function(snapkv_test name)
     target_link_libraries(${name} PRIVATE GTest::gtest_main)
     add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
     snapkv_test_properties(${name} 1)
+  endif()
+  if(SNAPKV_SANITIZER STREQUAL "thread")
+    set(ARG_RANKS "")
   endif()
   foreach(ranks IN LISTS ARG_RANKS)
     set(entry ${name})

@@ -5,10 +5,9 @@
 #include <mpi.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <thread>
 
 #include "comm/deadline.h"
 #include "comm/mpi_comm.h"
@@ -22,10 +21,12 @@ namespace {
 // Nobody waits for MPI_Init and MPI_Finalize but the launcher; they block until every rank takes part.
 constexpr absl::Duration kStartTime = absl::Minutes(5);
 
-// Ends this process if `call` blocks for too long. The lowest rank speaks first and its end makes the launcher end the
-// rest.
+// Ends this process if `call` blocks for too long. Rank 0 speaks first, and its end makes the launcher end
+// the rest, which takes it up to a second.
 Watchdog Guard(const char* call, int rank, absl::Duration timeout) {
-  return Watchdog(timeout + absl::Milliseconds(500) * std::min(rank, 10), [call, timeout] {
+  const absl::Duration turn =
+      rank == 0 ? absl::ZeroDuration() : absl::Milliseconds(2000 + 100 * std::min(rank, 10));
+  return Watchdog(timeout + turn, [call, timeout] {
     LogLine(LogLevel::kError, absl::StrCat(call, " did not return within ", Seconds(timeout),
                                            ": a rank is stopped, lost or was never started"));
     _exit(kExitLostRank);
@@ -94,7 +95,8 @@ void AbortJob(World& world, const absl::Status& status, int exit_code) {
 
 bool StartedByMpiLauncher() {
   // Open MPI's mpirun, PMIx (Slurm, PRRTE), PMI-1 and PMI-2 (MPICH, Slurm), MVAPICH.
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE", "PMI_RANK", "MV2_COMM_WORLD_SIZE"}) {
+  for (const char* name :
+       {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE", "PMI_RANK", "MV2_COMM_WORLD_SIZE"}) {
     if (std::getenv(name) != nullptr) return true;
   }
   return false;
@@ -108,7 +110,8 @@ absl::StatusOr<std::unique_ptr<World>> Bootstrap(int* argc, char*** argv, const 
   if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
     return Internal("MPI_Init failed: start the program with mpirun, or without any launcher for one rank");
   }
-  if (provided < MPI_THREAD_FUNNELED) return FailedPrecondition("this MPI does not support MPI_THREAD_FUNNELED");
+  if (provided < MPI_THREAD_FUNNELED)
+    return FailedPrecondition("this MPI does not support MPI_THREAD_FUNNELED");
   MPI_Comm node = MPI_COMM_NULL;
   int local_rank = 0, local_size = 1;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);

@@ -36,8 +36,9 @@ class World {
   // For a time-out that is known only after Bootstrap; the same on every rank.
   virtual void set_timeout(absl::Duration timeout) = 0;
 
-  // Leaves MPI in good order, after a barrier. To be called once, at the end, on every rank, after success as well as
-  // after an error all ranks agree on; then all must exit with the same code, or the launcher reports a crash.
+  // Leaves MPI in good order, after a barrier. To be called once, at the end, on every rank, after success as
+  // well as after an error all ranks agree on; then all must exit with the same code, or the launcher reports
+  // a crash.
   virtual absl::Status Finalize() = 0;
   // Ends all ranks at once and does not return: call AbortJob.
   virtual void Abort(const absl::Status& status, int exit_code) = 0;
@@ -46,13 +47,14 @@ class World {
 // True if the environment shows that an MPI launcher started this process.
 bool StartedByMpiLauncher();
 
-// Starts MPI only if a launcher did start this process (a singleton MPI_Init takes 0.6 s); else a group of one rank.
-// `argc` and `argv` are main's. Call it once per process.
+// Starts MPI only if a launcher did start this process (a singleton MPI_Init takes 0.6 s); else a group of
+// one rank. `argc` and `argv` are main's. Call it once per process.
 absl::StatusOr<std::unique_ptr<World>> Bootstrap(int* argc, char*** argv, const BootstrapOptions& options);
 
-// The end after a failed communication (DEADLINE_EXCEEDED from any call), or any error that other ranks cannot know:
-// all ranks of the job end with `exit_code` and one line on stderr, the message of `status`. May be called by one
-// rank, some, or all.
+// The end after a failed communication (DEADLINE_EXCEEDED from any call; every rank calls this), or after an
+// error that the other ranks cannot know (this rank alone calls it): all ranks end with `exit_code` and one
+// line on stderr, the message of `status`. Errors that the ranks agree on end by Finalize and a common exit
+// code instead.
 [[noreturn]] void AbortJob(World& world, const absl::Status& status, int exit_code = kExitLostRank);
 
 }  // namespace snapkv::comm

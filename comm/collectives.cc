@@ -25,7 +25,8 @@ absl::Status CheckRank(const Endpoint& endpoint, int peer, const char* operation
 
 absl::Status CheckView(const TensorView& view, const char* operation) {
   if (!view.contiguous()) {
-    return InvalidArgument(operation, ": ", view.ToString(), " is not contiguous; copy it into a buffer first");
+    return InvalidArgument(operation, ": ", view.ToString(),
+                           " is not contiguous; copy it into a buffer first");
   }
   if (view.data == nullptr && view.bytes() > 0) {
     return InvalidArgument(operation, ": ", view.ToString(), " has no data");
@@ -33,16 +34,18 @@ absl::Status CheckView(const TensorView& view, const char* operation) {
   return absl::OkStatus();
 }
 
-// Binomial tree, ranks counted from the root: rank v receives from v minus its lowest set bit and then serves v plus
-// each lower power of two. Returns the number of ranks sent to.
-absl::StatusOr<int> TreeBroadcast(Endpoint& endpoint, void* data, int64_t bytes, int root, const char* operation) {
+// Binomial tree, ranks counted from the root: rank v receives from v minus its lowest set bit and then serves
+// v plus each lower power of two. Returns the number of ranks sent to.
+absl::StatusOr<int> TreeBroadcast(Endpoint& endpoint, void* data, int64_t bytes, int root,
+                                  const char* operation) {
   const int size = endpoint.size(), virtual_rank = (endpoint.rank() - root + size) % size;
   const auto real = [&](int v) { return (v + root) % size; };
   int bit = 1;
   while (bit < size && (virtual_rank & bit) == 0) bit <<= 1;
   if (bit < size) {
     RETURN_IF_ERROR(Run(endpoint,
-                        {Transfer::Receive(data, bytes, real(virtual_rank - bit), Channel::kCollective)}, operation));
+                        {Transfer::Receive(data, bytes, real(virtual_rank - bit), Channel::kCollective)},
+                        operation));
   }
   Transfers sends;
   for (bit >>= 1; bit > 0; bit >>= 1) {
@@ -96,9 +99,8 @@ absl::Status EndpointHostComm::BroadcastBytes(void* data, int64_t bytes, int roo
 }
 
 absl::Status EndpointHostComm::AllGatherBytes(const void* in, absl::Span<const int64_t> counts, void* out) {
-  if (static_cast<int>(counts.size()) != size() || std::any_of(counts.begin(), counts.end(), [](int64_t n) {
-        return n < 0;
-      })) {
+  if (static_cast<int>(counts.size()) != size() ||
+      std::any_of(counts.begin(), counts.end(), [](int64_t n) { return n < 0; })) {
     return InvalidArgument("AllGather: needs one count of zero or more for each of the ", size(), " ranks");
   }
   return DirectAllGather(endpoint_, in, counts, out, "AllGather");
@@ -110,13 +112,13 @@ absl::Status EndpointHostComm::AllReduce(absl::Span<int64_t> values, const char*
   std::vector<int64_t> other(values.size());
   for (int bit = 1; bit < size(); bit <<= 1) {
     if ((rank() & bit) != 0) {
-      RETURN_IF_ERROR(Run(endpoint_, {Transfer::Send(values.data(), bytes, rank() - bit, Channel::kCollective)},
-                          operation));
+      RETURN_IF_ERROR(Run(
+          endpoint_, {Transfer::Send(values.data(), bytes, rank() - bit, Channel::kCollective)}, operation));
       break;
     }
     if (rank() + bit >= size()) continue;
-    RETURN_IF_ERROR(Run(endpoint_, {Transfer::Receive(other.data(), bytes, rank() + bit, Channel::kCollective)},
-                        operation));
+    RETURN_IF_ERROR(Run(
+        endpoint_, {Transfer::Receive(other.data(), bytes, rank() + bit, Channel::kCollective)}, operation));
     for (size_t i = 0; i < other.size(); ++i) values[i] = combine(values[i], other[i]);
   }
   return TreeBroadcast(endpoint_, values.data(), bytes, 0, operation).status();
@@ -172,8 +174,8 @@ absl::Status EndpointDeviceComm::AllGather(const Stream&, TensorView send, Tenso
   bool same = recv.dtype == send.dtype && recv.rank == send.rank + 1 && recv.dim(0) == size();
   for (int d = 0; same && d < send.rank; ++d) same = recv.dim(d + 1) == send.dim(d);
   if (!same) {
-    return InvalidArgument("AllGather: ", recv.ToString(), " cannot receive ", send.ToString(), " from ", size(),
-                           " ranks; its shape is [ranks, ...shape sent]");
+    return InvalidArgument("AllGather: ", recv.ToString(), " cannot receive ", send.ToString(), " from ",
+                           size(), " ranks; its shape is [ranks, ...shape sent]");
   }
   const std::vector<int64_t> counts(static_cast<size_t>(size()), send.bytes());
   RETURN_IF_ERROR(DirectAllGather(endpoint_, send.data, counts, recv.data, "AllGather"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HostComm and DeviceComm over any Endpoint. Collectives are trees of messages rather than the transport's own, so that
-// every wait is for known ranks and a late one can be named.
+// HostComm and DeviceComm over any Endpoint. Collectives are trees of messages rather than the transport's
+// own, so that every wait is for known ranks and a late one can be named.
 #pragma once
 
 #include "comm/device_comm.h"
@@ -9,8 +9,8 @@
 
 namespace snapkv::comm {
 
-// Barrier: dissemination, ceil(log2 N) rounds. Broadcast: binomial tree. AllGather: every rank to every other, one
-// round. AllReduce: binomial tree to rank 0 and back.
+// Barrier: dissemination, ceil(log2 N) rounds. Broadcast: binomial tree. AllGather: every rank to every
+// other, one round. AllReduce: binomial tree to rank 0 and back.
 class EndpointHostComm final : public HostComm {
  public:
   // `endpoint` must outlive this.

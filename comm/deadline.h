@@ -12,8 +12,8 @@
 
 namespace snapkv::comm {
 
-// Counts only time in which this process could have made progress: a process that was itself suspended (Ctrl-Z, a
-// stopped container) must not blame the others when it continues.
+// Counts only time in which this process could have made progress: a process that was itself suspended
+// (Ctrl-Z, a stopped container) must not blame the others when it continues.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
@@ -37,12 +37,14 @@ class Deadline {
   Clock::time_point last_, end_;
 };
 
-// Pauses between two rounds of polling: none at first, since a neighbour on another core answers within microseconds;
-// then the core is offered to others; then short sleeps, since more ranks than cores may compute.
+// Pauses between two rounds of polling: none at first, since a neighbour on another core answers within
+// microseconds; then the core is offered to others; then short sleeps, since more ranks than cores may
+// compute.
 class Backoff {
  public:
   void Pause();
-  // True in one of `kIdleEvery` rounds, and in all once the fast phase is over: for the work that is not urgent.
+  // True in one of `kIdleEvery` rounds, and in all once the fast phase is over: for the work that is not
+  // urgent.
   bool idle() const { return rounds_ >= kSpins || rounds_ % kIdleEvery == 0; }
   void Restart() { rounds_ = 0; }
 

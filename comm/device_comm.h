@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeviceComm: tensors between ranks. One grouped point-to-point exchange that overlaps with compute, and collectives.
+// DeviceComm: tensors between ranks. One grouped point-to-point exchange that overlaps with compute, and
+// collectives.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace snapkv::comm {
 
-// One side of a transfer: a contiguous view of any dtype and the peer rank. Empty views are legal and still count as
-// a message. Both sides of a message agree on its bytes.
+// One side of a transfer: a contiguous view of any dtype and the peer rank. Empty views are legal and still
+// count as a message. Both sides of a message agree on its bytes.
 struct Message {
   TensorView view;
   int peer;
@@ -21,8 +22,8 @@ struct Message {
 // Identifies an exchange that was started and not yet finished.
 using ExchangeId = int64_t;
 
-// One rank's end of a fixed group, with the calling and deadline rules of HostComm. Views must stay valid, sends
-// unmodified and receives untouched until the exchange is finished. A rank may send to itself.
+// One rank's end of a fixed group, with the calling and deadline rules of HostComm. Views must stay valid,
+// sends unmodified and receives untouched until the exchange is finished. A rank may send to itself.
 class DeviceComm {
  public:
   virtual ~DeviceComm() = default;
@@ -30,8 +31,8 @@ class DeviceComm {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Starts one group of sends and receives (a ring step is one of each). Messages between the same two ranks match
-  // in the order they were started. Several exchanges may be open; they may be finished in any order.
+  // Starts one group of sends and receives (a ring step is one of each). Messages between the same two ranks
+  // match in the order they were started. Several exchanges may be open; they may be finished in any order.
   virtual absl::StatusOr<ExchangeId> StartExchange(const Stream& stream, absl::Span<const Message> sends,
                                                    absl::Span<const Message> receives) = 0;
   // Moves open exchanges forward without blocking. Call it between blocks of compute, or nothing overlaps.
@@ -48,7 +49,8 @@ class DeviceComm {
   virtual int64_t bytes_sent() const = 0;
 
   // The ring step: send to one neighbour, receive from the other.
-  absl::StatusOr<ExchangeId> StartSendRecv(const Stream& stream, TensorView send, int to, TensorView recv, int from) {
+  absl::StatusOr<ExchangeId> StartSendRecv(const Stream& stream, TensorView send, int to, TensorView recv,
+                                           int from) {
     const Message s{send, to}, r{recv, from};
     return StartExchange(stream, absl::MakeConstSpan(&s, 1), absl::MakeConstSpan(&r, 1));
   }

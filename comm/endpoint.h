@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Endpoint: what a transport has to provide, point-to-point messages between host buffers. HostComm and DeviceComm are
-// built on it once for all transports (collectives.h).
+// Endpoint: what a transport has to provide, point-to-point messages between host buffers. HostComm and
+// DeviceComm are built on it once for all transports (collectives.h).
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,10 @@ struct Transfer {
   }
 };
 
-// One rank's end. One thread calls it. Buffers must stay valid, those of sends unmodified, until Wait has returned.
-// A send and a receive between the same two ranks on one channel match in the order they were started and must agree
-// on the bytes. After any error the endpoint is unusable: every later call returns that error.
+// One rank's end. One thread calls it. Buffers must stay valid, those of sends unmodified, until Wait has
+// returned. A send and a receive between the same two ranks on one channel match in the order they were
+// started and must agree on the bytes. After an error the endpoint is unusable and every later call returns
+// that error; only Wait for an unknown group, FAILED_PRECONDITION, does no harm.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
@@ -44,8 +45,9 @@ class Endpoint {
   virtual absl::StatusOr<int64_t> Start(absl::Span<const Transfer> transfers) = 0;
   // Moves every open group forward without blocking.
   virtual absl::Status Poll() = 0;
-  // Waits until every transfer of the group is done, for at most the transport's time-out since the last progress of
-  // this group. DEADLINE_EXCEEDED names the rank that is really late; `operation` is named as what this rank waits in.
+  // Waits until every transfer of the group is done, for at most the transport's time-out since the last
+  // progress of this group. DEADLINE_EXCEEDED names the rank that is really late; `operation` is named as
+  // what this rank waits in.
   virtual absl::Status Wait(int64_t group, const char* operation) = 0;
 };
 

@@ -12,9 +12,10 @@
 
 namespace snapkv::comm {
 
-// One rank's end of a fixed group. Collectives are called by every rank, in the same order, with sizes that agree;
-// one thread per rank calls them. Every wait has a deadline: a rank that does not arrive in time makes the call
-// return DEADLINE_EXCEEDED with a message that names the late rank, and the group is unusable afterwards.
+// One rank's end of a fixed group. Collectives are called by every rank, in the same order, with sizes that
+// agree; one thread per rank calls them. Every wait has a deadline: a rank that does not arrive in time makes
+// the call return DEADLINE_EXCEEDED with a message that names the late rank, and the group is unusable
+// afterwards.
 class HostComm {
  public:
   virtual ~HostComm() = default;
@@ -55,9 +56,11 @@ class HostComm {
     RETURN_IF_ERROR(AllGatherBytes(&value, counts, all.data()));
     return all;
   }
-  // A vector of any length per rank, concatenated in rank order; `lengths`, if given, receives each rank's length.
+  // A vector of any length per rank, concatenated in rank order; `lengths`, if given, receives each rank's
+  // length.
   template <class T>
-  absl::StatusOr<std::vector<T>> AllGatherVector(const std::vector<T>& values, std::vector<int64_t>* lengths = nullptr) {
+  absl::StatusOr<std::vector<T>> AllGatherVector(const std::vector<T>& values,
+                                                 std::vector<int64_t>* lengths = nullptr) {
     static_assert(std::is_trivially_copyable_v<T>);
     ASSIGN_OR_RETURN(std::vector<int64_t> counts, AllGather(static_cast<int64_t>(values.size())));
     int64_t total = 0;
@@ -68,8 +71,8 @@ class HostComm {
     RETURN_IF_ERROR(AllGatherBytes(values.data(), counts, all.data()));
     return all;
   }
-  // The first rank's error if any rank has one (prefixed by "rank N: " unless N is 0), else OK: after it, all ranks
-  // agree whether to go on. An error on one rank only would leave the others waiting.
+  // The first rank's error if any rank has one (prefixed by "rank N: " unless N is 0), else OK: after it, all
+  // ranks agree whether to go on. An error on one rank only would leave the others waiting.
   absl::Status Agree(const absl::Status& mine);
 };
 

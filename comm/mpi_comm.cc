@@ -22,7 +22,8 @@ namespace {
 
 // How long a rank may take to say what it is waiting for. Waiting ranks answer within milliseconds.
 constexpr absl::Duration kAnswerTime = absl::Seconds(2);
-// First contact of all ranks: connections are made, possibly across a network, by ranks that start at different times.
+// First contact of all ranks: connections are made, possibly across a network, by ranks that start at
+// different times.
 constexpr absl::Duration kConnectTime = absl::Minutes(5);
 
 absl::Status FromMpi(int code, const char* call) {
@@ -54,14 +55,25 @@ class MpiComm::MpiEndpoint final : public Endpoint {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   MpiWatch& watch() { return watch_; }
-  const RankState& doing() const { return doing_; }
+  // After an error the caller gives its buffers up while messages may still arrive. Receives that have not
+  // begun are withdrawn here; those that have are not moved on, because nothing calls MPI any more but
+  // MPI_Abort.
+  void CancelReceives() {
+    for (auto& [id, group] : open_) {
+      for (size_t i = 0; i < group.requests.size(); ++i) {
+        const bool open = group.requests[i] != MPI_REQUEST_NULL;
+        if (open && group.receive_bytes[i] >= 0) MPI_Cancel(&group.requests[i]);
+      }
+    }
+    open_.clear();
+  }
   void set_timeout(absl::Duration timeout) { options_.timeout = timeout; }
   void set_names(std::vector<std::string> names) { names_ = std::move(names); }
   const std::vector<std::string>& names() const { return names_; }
 
   absl::StatusOr<int64_t> Start(absl::Span<const Transfer> transfers) override {
     RETURN_IF_ERROR(failure_);
-    OpenGroup& group = open_[next_id_];
+    OpenGroup& group = open_[next_id_];  // gone after an error
     for (const Transfer& t : transfers) {
       int64_t begin = 0;
       do {  // once for an empty message
@@ -144,14 +156,15 @@ class MpiComm::MpiEndpoint final : public Endpoint {
       const size_t at = static_cast<size_t>(finished_[static_cast<size_t>(i)]);
       const MPI_Status& status = statuses_[static_cast<size_t>(i)];
       if (code == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_SUCCESS) {
-        return Fail(Annotate(FromMpi(status.MPI_ERROR, "MPI_Testsome"), absl::StrCat("message with rank ", group.peers[at])));
+        return Fail(Annotate(FromMpi(status.MPI_ERROR, "MPI_Testsome"),
+                             absl::StrCat("message with rank ", group.peers[at])));
       }
       const int expected = group.receive_bytes[at];
       int received = expected;
       if (expected >= 0) MPI_Get_count(&status, MPI_BYTE, &received);
       if (received != expected) {
-        return Fail(Internal("rank ", group.peers[at], " sent ", received, " bytes where rank ", rank_, " receives ",
-                             expected, "; both sides must agree"));
+        return Fail(Internal("rank ", group.peers[at], " sent ", received, " bytes where rank ", rank_,
+                             " receives ", expected, "; both sides must agree"));
       }
     }
     group.pending -= static_cast<size_t>(done);
@@ -171,19 +184,27 @@ class MpiComm::MpiEndpoint final : public Endpoint {
 
   absl::Status ServeWatch() {
     watch_.Serve(doing_);
-    if (watch_.announcement()) failure_ = watch_.announcement()->status;
-    return failure_;
+    return watch_.announcement() ? Fail(watch_.announcement()->status) : absl::OkStatus();
   }
 
   absl::Status GiveUp() {
     std::vector<RankState> states = watch_.answers();
     states[static_cast<size_t>(rank_)] = doing_;
     const Verdict verdict = FindLateRanks(rank_, states, options_.timeout, names_);
-    watch_.Announce(DeadlineExceeded(verdict.text), verdict.suspects);
-    return failure_ = watch_.announcement()->status;
+    // A rank that waits hears the announcement at once.
+    int speaker = 0;
+    while (states[static_cast<size_t>(speaker)].activity != Activity::kWaiting) ++speaker;
+    watch_.Announce({DeadlineExceeded(verdict.text), speaker, 0});
+    // Abort cannot see the announcement off: it must not move data any more.
+    Deadline flush(absl::Milliseconds(100));
+    while (!watch_.all_sent() && !flush.Expired()) watch_.Serve(doing_);
+    return Fail(watch_.announcement()->status);
   }
 
-  absl::Status Fail(absl::Status error) { return failure_ = std::move(error); }
+  absl::Status Fail(absl::Status error) {
+    CancelReceives();
+    return failure_ = std::move(error);
+  }
 
   MPI_Comm comm_;
   MpiOptions options_;
@@ -246,21 +267,15 @@ absl::StatusOr<std::unique_ptr<MpiComm>> MpiComm::Create(MPI_Comm parent, const 
 void MpiComm::Abort(const absl::Status& status, int exit_code) {
   MpiEndpoint& endpoint = state_->endpoint;
   MpiWatch& watch = endpoint.watch();
-  watch.Announce(status, {});  // does nothing if there is a verdict already
+  endpoint.CancelReceives();
+  watch.Announce({status, endpoint.rank(), exit_code});  // does nothing if there is an announcement already
   const Announcement& verdict = *watch.announcement();
-  const auto is_suspect = [&](int r) {
-    return std::find(verdict.suspects.begin(), verdict.suspects.end(), r) != verdict.suspects.end();
-  };
-  int speaker = 0;
-  while (speaker < endpoint.size() - 1 && is_suspect(speaker)) ++speaker;
-  if (endpoint.rank() != speaker) {
-    // One after the other, so that the first one's abort reaches the rest before they speak as well.
-    const int place = std::min(endpoint.rank(), 10);
-    Deadline patience(absl::Milliseconds(1500 + 100 * place));
-    while (!patience.Expired()) {
-      watch.Serve(endpoint.doing());
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+  if (verdict.exit_code != 0) exit_code = verdict.exit_code;
+  if (endpoint.rank() != verdict.speaker) {
+    // The launcher needs up to a second to kill stopped processes. Then one after the other, so that the
+    // first one's abort reaches the rest before they speak as well.
+    Deadline patience(absl::Milliseconds(2000 + 100 * std::min(endpoint.rank(), 10)));
+    while (!patience.Expired()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   LogLine(LogLevel::kError, std::string(verdict.status.message()));
   std::fflush(nullptr);

@@ -69,7 +69,8 @@ void MpiWatch::Receive(int from, int tag, const std::string& message, const Rank
   std::vector<int32_t> numbers = Decode(message, &text);
   if (tag == kQuestion) {
     std::vector<int32_t> reply = {numbers[0], static_cast<int32_t>(mine.activity)};
-    reply.insert(reply.end(), mine.peers.begin(), mine.peers.begin() + static_cast<int64_t>(std::min(mine.peers.size(), kMaxPeers)));
+    reply.insert(reply.end(), mine.peers.begin(),
+                 mine.peers.begin() + static_cast<int64_t>(std::min(mine.peers.size(), kMaxPeers)));
     Send(from, kAnswer, Encode(reply, mine.operation));
   } else if (tag == kAnswer) {
     RankState& answer = answers_[static_cast<size_t>(from)];
@@ -77,7 +78,7 @@ void MpiWatch::Receive(int from, int tag, const std::string& message, const Rank
     answer = {static_cast<Activity>(numbers[1]), {numbers.begin() + 2, numbers.end()}, text};
     --missing_;
   } else if (!announcement_) {
-    announcement_ = {absl::Status(static_cast<absl::StatusCode>(numbers[0]), text), {numbers.begin() + 1, numbers.end()}};
+    announcement_ = {absl::Status(static_cast<absl::StatusCode>(numbers[0]), text), numbers[1], numbers[2]};
   }
 }
 
@@ -90,14 +91,13 @@ void MpiWatch::Ask() {
   }
 }
 
-void MpiWatch::Announce(const absl::Status& status, const std::vector<int>& suspects) {
+void MpiWatch::Announce(const Announcement& announcement) {
   if (announcement_) return;
-  announcement_ = {status, suspects};
-  std::vector<int32_t> numbers = {static_cast<int32_t>(status.code())};
-  numbers.insert(numbers.end(), suspects.begin(),
-                 suspects.begin() + static_cast<int64_t>(std::min(suspects.size(), kMaxPeers)));
+  announcement_ = announcement;
+  const std::vector<int32_t> numbers = {static_cast<int32_t>(announcement.status.code()),
+                                        announcement.speaker, announcement.exit_code};
   for (int r = 0; r < size_; ++r) {
-    if (r != rank_) Send(r, kAnnouncement, Encode(numbers, std::string(status.message())));
+    if (r != rank_) Send(r, kAnnouncement, Encode(numbers, std::string(announcement.status.message())));
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MpiWatch: ranks ask each other what they are waiting for, on a communicator of its own, so that a time-out can name
-// the rank that is really stuck.
+// MpiWatch: ranks ask each other what they are waiting for, on a communicator of its own, so that a time-out
+// can name the rank that is really stuck.
 #pragma once
 
 #include <mpi.h>
@@ -16,20 +16,22 @@
 
 namespace snapkv::comm {
 
-// A verdict somebody reached: every rank ends with this one.
+// The error every rank ends with.
 struct Announcement {
   absl::Status status;
-  std::vector<int> suspects;
+  int speaker;    // the rank that prints it and aborts the job
+  int exit_code;  // 0: the caller of Abort decides
 };
 
-// One rank's end. Nothing here blocks. All messages are small enough to be sent eagerly, so a stopped rank does not
-// hold up the others.
+// One rank's end. Nothing here blocks. All messages are small enough to be sent eagerly, so a stopped rank
+// does not hold up the others.
 class MpiWatch {
  public:
   // `comm` is used for nothing else and outlives this.
   explicit MpiWatch(MPI_Comm comm);
 
-  // Answers the questions that have arrived with `mine`, and collects answers and announcements. Called in every wait.
+  // Answers the questions that have arrived with `mine`, and collects answers and announcements. Called in
+  // every wait.
   void Serve(const RankState& mine);
 
   // Asks all other ranks what they do; earlier answers are forgotten.
@@ -39,8 +41,10 @@ class MpiWatch {
   // What each rank answered; kSilent without an answer. The own entry is for the caller to fill.
   std::vector<RankState>& answers() { return answers_; }
 
-  // Tells all other ranks to end with this error.
-  void Announce(const absl::Status& status, const std::vector<int>& suspects);
+  // Tells all other ranks, unless an announcement is known already.
+  void Announce(const Announcement& announcement);
+  // True once no message is still to be handed to the transport.
+  bool all_sent() const { return outgoing_.empty(); }
   // The first announcement received or made.
   const std::optional<Announcement>& announcement() const { return announcement_; }
 

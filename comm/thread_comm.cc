@@ -74,7 +74,8 @@ struct ThreadGroup::State {
   mutable std::mutex mutex;  // guards everything below
   absl::Status failure;
   std::deque<Slot> slots;
-  std::map<std::tuple<int, int, Channel>, std::deque<std::shared_ptr<Letter>>> mail;  // by (from, to, channel)
+  std::map<std::tuple<int, int, Channel>, std::deque<std::shared_ptr<Letter>>>
+      mail;  // by (from, to, channel)
 };
 
 class ThreadGroup::ThreadEndpoint final : public Endpoint {
@@ -123,8 +124,8 @@ class ThreadGroup::ThreadEndpoint final : public Endpoint {
     }
     for (auto& [receive, letter] : arrived) {
       if (receive->bytes != static_cast<int64_t>(letter->bytes.size())) {
-        return Fail(Internal("rank ", receive->peer, " sent ", letter->bytes.size(), " bytes where rank ", rank_,
-                             " receives ", receive->bytes, "; both sides must agree"));
+        return Fail(Internal("rank ", receive->peer, " sent ", letter->bytes.size(), " bytes where rank ",
+                             rank_, " receives ", receive->bytes, "; both sides must agree"));
       }
       if (receive->bytes > 0) std::memcpy(receive->data, letter->bytes.data(), letter->bytes.size());
       receive->done = true;
@@ -164,8 +165,8 @@ class ThreadGroup::ThreadEndpoint final : public Endpoint {
     for (const OpenSend& send : group.sends) {
       const std::vector<char>& sent = send.letter->bytes;
       if (sent.empty() || std::memcmp(sent.data(), send.data, sent.size()) == 0) continue;
-      return Fail(Internal("rank ", rank_, " modified a buffer of ", sent.size(), " bytes before its send to rank ",
-                           send.peer, " was finished"));
+      return Fail(Internal("rank ", rank_, " modified a buffer of ", sent.size(),
+                           " bytes before its send to rank ", send.peer, " was finished"));
     }
     open_.erase(it);
     return absl::OkStatus();
@@ -265,6 +266,7 @@ absl::Status RunRanks(int ranks, absl::Duration timeout,
   std::mutex mutex;
   absl::Status first;  // guarded by mutex
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(ranks));
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       absl::Status status = body(group->host(r), group->device(r));

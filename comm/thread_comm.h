@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// thread_comm: N virtual ranks inside one process, one thread each. The transport of unit tests and of a single rank.
+// thread_comm: N virtual ranks inside one process, one thread each. The transport of unit tests and of a
+// single rank.
 #pragma once
 
 #include <functional>
@@ -12,9 +13,9 @@
 
 namespace snapkv::comm {
 
-// Sends are copied when they start but finish only when the receiver has taken them, so a program that relies on
-// buffering hangs here as it would with large messages elsewhere; a send buffer that was modified before its exchange
-// was finished is an error. No thread ever touches another rank's buffers.
+// Sends are copied when they start but finish only when the receiver has taken them, so a program that relies
+// on buffering hangs here as it would with large messages elsewhere; a send buffer that was modified before
+// its exchange was finished is an error. No thread ever touches another rank's buffers.
 //
 // A rank that fails, returns early or is late ends all other ranks' waits with an error that names it.
 class ThreadGroup {
@@ -45,8 +46,8 @@ class ThreadGroup {
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 
-// Runs `body` once per rank, each in a thread of its own, and returns when all have returned: OK, or the first error in
-// time, prefixed by "rank N: " unless it is the group's own and names the rank already.
+// Runs `body` once per rank, each in a thread of its own, and returns when all have returned: OK, or the
+// first error in time, prefixed by "rank N: " unless it is the group's own and names the rank already.
 absl::Status RunRanks(int ranks, absl::Duration timeout,
                       const std::function<absl::Status(HostComm&, DeviceComm&)>& body);
 

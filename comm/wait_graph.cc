@@ -9,7 +9,9 @@
 namespace snapkv::comm {
 namespace {
 
-bool IsWaiting(const RankState& state) { return state.activity == Activity::kWaiting && !state.peers.empty(); }
+bool IsWaiting(const RankState& state) {
+  return state.activity == Activity::kWaiting && !state.peers.empty();
+}
 
 // Everybody reachable waits: walking along first peers must return to a rank seen before.
 std::string DescribeCircle(int self, absl::Span<const RankState> states, absl::Duration timeout) {
@@ -20,11 +22,13 @@ std::string DescribeCircle(int self, absl::Span<const RankState> states, absl::D
     rank = states[static_cast<size_t>(rank)].peers.front();
   }
   path.erase(path.begin(), std::find(path.begin(), path.end(), rank));
+  // From the lowest rank on: the text is the same whoever finds the circle.
+  std::rotate(path.begin(), std::min_element(path.begin(), path.end()), path.end());
   std::string text = absl::StrCat("deadlock: no rank moved for ", Seconds(timeout), " (--comm-timeout)");
   for (const int r : path) {
     const RankState& state = states[static_cast<size_t>(r)];
-    absl::StrAppend(&text, r == path.front() ? ": " : ", ", "rank ", r, " waits for rank ", state.peers.front(), " in ",
-                    state.operation);
+    absl::StrAppend(&text, r == path.front() ? ": " : ", ", "rank ", r, " waits for rank ",
+                    state.peers.front(), " in ", state.operation);
   }
   return absl::StrCat(text, "; this is a bug in the program, please report it");
 }
@@ -72,9 +76,9 @@ Verdict FindLateRanks(int self, absl::Span<const RankState> states, absl::Durati
   }
   const int waiter = waiter_of[static_cast<size_t>(verdict.suspects.front())];
   verdict.text = absl::StrCat(
-      DescribeRanks(verdict.suspects, names), " did not respond for ", Seconds(timeout), " (--comm-timeout): ",
-      silent.empty() ? "still busy with something else" : "stopped, lost or too slow", "; rank ", waiter,
-      " waits in ", states[static_cast<size_t>(waiter)].operation);
+      DescribeRanks(verdict.suspects, names), " did not respond for ", Seconds(timeout),
+      " (--comm-timeout): ", silent.empty() ? "still busy with something else" : "stopped, lost or too slow",
+      "; rank ", waiter, " waits in ", states[static_cast<size_t>(waiter)].operation);
   return verdict;
 }
 

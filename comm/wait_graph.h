@@ -27,9 +27,10 @@ struct Verdict {
   std::string text;           // one line that names the suspects, without a final dot
 };
 
-// `states[r]` is what rank r does; `self` has waited `timeout` without progress. Follows the waits from `self`
-// until ranks that wait for nobody: these are the suspects, silent ones before running ones. A neighbour that only
-// waits itself is never named. `names[r]` is put behind the rank's number if not empty; `names` may be empty.
+// `states[r]` is what rank r does; `self` has waited `timeout` without progress. Follows the waits from
+// `self` until ranks that wait for nobody: these are the suspects, silent ones before running ones. A
+// neighbour that only waits itself is never named. `names[r]` is put behind the rank's number if not empty;
+// `names` may be empty.
 Verdict FindLateRanks(int self, absl::Span<const RankState> states, absl::Duration timeout,
                       absl::Span<const std::string> names);
 

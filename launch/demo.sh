@@ -5,7 +5,7 @@ set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly ROOT
-readonly DOCUMENT=docs/samples/1963-Johnson.txt
+readonly DOCUMENT=docs/samples/1991-Bush-2.txt
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -18,7 +18,7 @@ fi
 
 "$ROOT/launch/setup.sh"
 cd "$ROOT"
-command=(./launch/run.sh -n 2 --model smollm2 --input "$DOCUMENT" --max-tokens 200 --repeat-penalty 1.2)
+command=(./launch/run.sh -n 2 --model smollm2 --input "$DOCUMENT" --max-tokens 200 --repeat-penalty 1.05)
 say ""
 say "\$ ${command[*]}"
 say ""

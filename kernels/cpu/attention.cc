@@ -123,11 +123,7 @@ class QueryBlock {
                 float scale, bool masked, int64_t ahead) {
     const F32 d;
     float* s = scores_.data();
-    const V scale_v = hn::Set(d, scale);
-    BroadcastProductRows<2>(n, k, k_stride, 1, head.q.data(), kQueries, dim_,
-                            [&](int64_t j, int g, V x) HWY_ATTR {
-                              hn::StoreU(hn::Mul(x, scale_v), d, s + j * kQueries + g * kLanes);
-                            });
+    ScaledScores(n, k, k_stride, head.q.data(), kQueries, dim_, scale, s);
     if (masked) {  // query i sees keys j <= ahead + i
       for (int64_t j = std::max<int64_t>(0, ahead + 1); j < n; ++j)
         for (int64_t i = 0; i < std::min(kQueries, j - ahead); ++i) s[j * kQueries + i] = -kInfinity;

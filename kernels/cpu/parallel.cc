@@ -1,31 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which instruction set the SIMD kernels use.
-#include "kernels/cpu/parallel.h"
-
-#include <hwy/targets.h>
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/parallel.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include <hwy/highway.h>
 
 #include <cstdlib>
 #include <string_view>
 
-namespace snapkv::kernels::cpu {
-namespace {
+#include "kernels/cpu/parallel.h"
 
-// Runs before main(), hence before Highway chooses a target at the first kernel call.
-const bool isa_limited = [] {
-  const char* text = std::getenv("SNAPKV_MAX_ISA");
-  const std::string_view limit = text != nullptr ? text : "";
-  if (limit == "avx2" || limit == "ssse3") hwy::DisableTargets(HWY_AVX3 | HWY_AVX3_DL);
-  if (limit == "ssse3") hwy::DisableTargets(HWY_AVX3 | HWY_AVX3_DL | HWY_AVX2);
-  return true;
-}();
+HWY_BEFORE_NAMESPACE();
+namespace snapkv::kernels::cpu::HWY_NAMESPACE {
 
-}  // namespace
-
-const char* IsaName() {
-  const int64_t targets = isa_limited ? hwy::SupportedTargets() : 0;
-  if ((targets & HWY_AVX3) != 0) return "avx512";
-  if ((targets & HWY_AVX2) != 0) return "avx2";
+const char* TargetName() {
+  if constexpr (HWY_TARGET == HWY_AVX3) return "avx512";
+  if constexpr (HWY_TARGET == HWY_AVX2) return "avx2";
   return "ssse3";
 }
 
+}  // namespace snapkv::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace snapkv::kernels::cpu {
+
+HWY_EXPORT(TargetName);
+
+bool LimitIsa() {
+  static const bool limited = [] {
+    const char* text = std::getenv("SNAPKV_MAX_ISA");
+    const std::string_view limit = text != nullptr ? text : "";
+    if (limit == "avx2") hwy::DisableTargets(HWY_AVX3 | HWY_AVX3_DL);
+    if (limit == "ssse3") hwy::DisableTargets(HWY_AVX3 | HWY_AVX3_DL | HWY_AVX2);
+    return true;
+  }();
+  return limited;
+}
+
+// Asks the code that runs. Not hwy::SupportedTargets(): in 1.0.3 that call puts every target of the CPU into
+// Highway's choice, the disabled ones too.
+const char* IsaName() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }
+
 }  // namespace snapkv::kernels::cpu
+#endif  // HWY_ONCE

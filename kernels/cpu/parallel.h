@@ -12,6 +12,11 @@ namespace snapkv::kernels::cpu {
 // SNAPKV_MAX_ISA, read once before the first kernel runs, lowers it (for tests).
 const char* IsaName();
 
+// Applies SNAPKV_MAX_ISA, once. Every file with kernels includes this header and thereby does so before
+// main(), also in a program that links only some of them.
+bool LimitIsa();
+inline const bool isa_is_limited = LimitIsa();
+
 // f(i) for i in [0, n), dynamically scheduled over `threads` OpenMP threads; inline when one suffices.
 // Every task must write to memory of its own: then results do not depend on `threads`.
 template <class F>

@@ -125,6 +125,30 @@ HWY_INLINE void BroadcastProductRows(int64_t rows, const float* a, int64_t row, 
                                   [&](int, int g, V v) HWY_ATTR { store(r, g, v); });
 }
 
+// Products of a chain that is added up at once. At |q.k| near 1e5 one chain over a whole head_dim is off by
+// several ulp, chains of 8 added to each other by about one (16 and 32 are not enough for the golden LSEs).
+inline constexpr int64_t kScoreChain = 8;
+
+// s[r][lanes of two vectors] = scale * (a(r) . b[][lanes]) for `rows` rows of `dim` products: the one way
+// scores are made, so that attention and window scores agree to the last bit.
+HWY_INLINE void ScaledScores(int64_t rows, const float* a, int64_t row, const float* b, int64_t width,
+                             int64_t dim, float scale, float* s) {
+  const F32 d;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
+  const V scale_v = hn::Set(d, scale);
+  for (int64_t at = 0; at < dim; at += kScoreChain) {
+    const int64_t n = dim - at < kScoreChain ? dim - at : kScoreChain;
+    const bool first = at == 0, last = at + n == dim;
+    BroadcastProductRows<2>(rows, a + at, row, 1, b + at * width, width, n,
+                            [&](int64_t r, int g, V x) HWY_ATTR {
+                              float* to = s + r * width + g * kLanes;
+                              if (!first) x = hn::Add(hn::LoadU(d, to), x);
+                              if (last) x = hn::Mul(x, scale_v);
+                              hn::StoreU(x, d, to);
+                            });
+  }
+}
+
 }  // namespace snapkv::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -59,19 +59,20 @@ class KeyTile {
   void SumHead(const TensorView& q, const TensorView& lse, int64_t h, float scale, float* sums) {
     const F32 d;
     const int64_t window = q.dim(1);
-    const V scale_v = hn::Set(d, scale);
     V sum[2] = {hn::Zero(d), hn::Zero(d)};
-    const auto add = [&](int64_t i, int g, V x) HWY_ATTR {
-      const V exponent = hn::Sub(hn::Mul(x, scale_v), hn::Set(d, *lse.at<float>(h, i)));
-      sum[g] = hn::Add(sum[g], Exp<true>(hn::Min(exponent, hn::Set(d, 88.0f))));
-    };
     for (int64_t at = 0; at < window; at += kProductRows) {
       const int64_t n = std::min<int64_t>(kProductRows, window - at);
       for (int64_t i = 0; i < n; ++i)
         for (int64_t c = 0; c < dim_; ++c)
           query_[static_cast<size_t>(i * dim_ + c)] = LoadScalar(q.at<T>(h, at + i) + c);
-      BroadcastProductRows<2>(n, query_.data(), dim_, 1, keys_.data(), kKeys, dim_,
-                              [&](int64_t i, int g, V x) HWY_ATTR { add(at + i, g, x); });
+      float logits[kProductRows * kKeys];
+      ScaledScores(n, query_.data(), dim_, keys_.data(), kKeys, dim_, scale, logits);
+      for (int64_t i = 0; i < n; ++i)
+        for (int64_t g = 0; g < 2; ++g) {
+          const V exponent =
+              hn::Sub(hn::LoadU(d, logits + i * kKeys + g * kLanes), hn::Set(d, *lse.at<float>(h, at + i)));
+          sum[g] = hn::Add(sum[g], Exp<true>(hn::Min(exponent, hn::Set(d, 88.0f))));
+        }
     }
     hn::StoreU(sum[0], d, sums);
     hn::StoreU(sum[1], d, sums + kLanes);

@@ -7,7 +7,7 @@
 
 namespace snapkv::kernels {
 
-// out = in as f32, exactly as ggml defines each block type. in: any float or quantised dtype, contiguous;
+// out = in as f32, exactly as ggml defines each block type. in: f32, f16, bf16 or quantised, contiguous;
 // out: f32, contiguous, same shape.
 absl::Status Dequantize(const Stream& stream, const TensorView& in, const TensorView& out);
 

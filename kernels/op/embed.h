@@ -8,8 +8,9 @@
 
 namespace snapkv::kernels {
 
-// out[i, :] = table[ids[i], :]. table: [vocab, hidden] of any float or quantised dtype; out: f32 [ids.size(),
-// hidden]. INVALID_ARGUMENT for an id outside [0, vocab), named with its index.
+// out[i, :] = table[ids[i], :]. table: [vocab, hidden] f32, f16, bf16 or quantised, contiguous; out: f32
+// [ids.size(), hidden], last dimension contiguous. INVALID_ARGUMENT for an id outside [0, vocab), named with
+// its index.
 absl::Status Embed(const Stream& stream, const TensorView& table, absl::Span<const int32_t> ids,
                    const TensorView& out);
 

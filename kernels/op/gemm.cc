@@ -100,8 +100,9 @@ absl::Status Gemm(const Stream& stream, const TensorView& a, const PackedMatrix&
                            ", expected the stream's device ", DeviceName(stream.device));
   }
   RETURN_IF_ERROR(CheckTensor(kOp, "a", a, {w.dtype}, {kAnySize, w.inputs}, Layout::kContiguousRows));
-  RETURN_IF_ERROR(
-      CheckTensor(kOp, "out", out, {DType::kF32, w.dtype}, {a.dim(0), w.outputs}, Layout::kContiguousRows));
+  const DType out_dtypes[] = {DType::kF32, w.dtype};
+  RETURN_IF_ERROR(CheckTensor(kOp, "out", out, {out_dtypes, w.dtype == DType::kF32 ? size_t{1} : size_t{2}},
+                              {a.dim(0), w.outputs}, Layout::kContiguousRows));
   RETURN_IF_ERROR(CheckDisjoint(kOp, "a", a, "out", out));
   if (out.empty()) return absl::OkStatus();
   if (w.inputs == 0) {

@@ -10,7 +10,8 @@ namespace snapkv::kernels {
 
 // (o, lse) = merge of (o, lse) and (other_o, other_lse): with M = max of the two LSEs and w = exp(lse - M),
 // o = (w o + w' o') / (w + w'), lse = M + ln(w + w'). o: f32 [heads, queries, head_dim], normalised; lse: f32
-// [heads, queries], natural log. Identity (0, -inf): two empty parts merge to an empty one.
+// [heads, queries], natural log. Identity (0, -inf): two empty parts merge to an empty one. Last dimensions
+// contiguous; the two parts must not overlap.
 absl::Status MergeState(const Stream& stream, const TensorView& o, const TensorView& lse,
                         const TensorView& other_o, const TensorView& other_lse);
 

@@ -18,7 +18,8 @@ enum class PoolMode : uint8_t { kNone, kMax, kAvg };
 enum class GroupMode : uint8_t { kNone, kMean, kMax, kSum };
 
 // What a ring step carries for each (query head, query): a running reference m, the sum l of exp(s - m) and
-// the un-normalised output o. Identity: m = -inf, l = 0, o = 0. `l` and `o` are f64 (exact mode) or f32.
+// the un-normalised output o. Identity: m = -inf, l = 0, o = 0. `l` and `o` are f64 (exact mode) or f32. Last
+// dimensions contiguous.
 struct AttentionState {
   TensorView m;  // f32 [heads, queries]
   TensorView l;  // f64 | f32 [heads, queries]

@@ -14,7 +14,7 @@ namespace snapkv::kernels {
 // through the same arithmetic, so equal keys give equal scores. q: f32 | bf16 [heads, window, head_dim]; lse:
 // f32 [heads, window], natural log; k: as q [kv_heads, keys, head_dim], any strides but a contiguous last
 // dimension; scores: f32 [kv_heads, keys], or [heads, keys] for GroupMode::kNone, last dimension contiguous.
-// kMean divides the sum by the number of heads.
+// kMean divides the sum by the number of heads. No window gives 0.
 absl::Status WindowScores(const Stream& stream, const TensorView& q, const TensorView& lse,
                           const TensorView& k, float scale, GroupMode group, const TensorView& scores);
 

@@ -17,7 +17,10 @@ double HeadScore(const TensorView& q, const TensorView& lse, const TensorView& k
   for (int64_t i = 0; i < q.dim(1); ++i) {
     double dot = 0;
     for (int64_t d = 0; d < q.dim(2); ++d) dot += Load(q, h, i, d) * Load(k, kv_head, j, d);
-    score += std::exp(static_cast<double>(scale) * dot - Load(lse, h, i));
+    // Rounded to f32 as lse is: for a key that takes all of a query's attention both roundings are the same
+    // and its probability is 1, however large the logit.
+    const float logit = static_cast<float>(static_cast<double>(scale) * dot);
+    score += std::exp(static_cast<double>(logit) - Load(lse, h, i));
   }
   return score;
 }

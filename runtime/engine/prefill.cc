@@ -173,6 +173,14 @@ absl::StatusOr<PrefillResult> Prefill(const RankContext& context, absl::Span<con
                                       const PrefillOptions& options) {
   RETURN_IF_ERROR(ValidateCompression(options.compression));
   if (tokens.empty()) return InvalidArgument("the prompt has no tokens");
+  // Here and not at its owner's embedding: then every rank returns, and none waits for another.
+  const int64_t vocab = context.model.config().vocab;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= vocab) {
+      return InvalidArgument("token ", i, " of the prompt is ", tokens[i],
+                             ", but the model's vocabulary has ", vocab, " tokens");
+    }
+  }
   ASSIGN_OR_RETURN(const Plan plan, Plan::Create(static_cast<int64_t>(tokens.size()), context.ranks(),
                                                  options.compression.window, kernels::kKeyBlock));
   PromptPrefill prefill(context, tokens, options, plan);

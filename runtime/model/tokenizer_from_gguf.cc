@@ -32,7 +32,7 @@ absl::StatusOr<TokenizerData> TokenizerDataFromGguf(const GgufFile& file) {
   for (const auto& [name, id] : ids) {
     ASSIGN_OR_RETURN(*id, file.Find<int32_t>(prefix + name));
   }
-  const bool adds_bos = false;
+  const bool adds_bos = AddsBosByDefault(data.pre) && data.bos.has_value();
   ASSIGN_OR_RETURN(data.add_bos, file.GetOr<bool>(prefix + "add_bos_token", adds_bos));
   ASSIGN_OR_RETURN(data.add_eos, file.GetOr<bool>(prefix + "add_eos_token", false));
   ASSIGN_OR_RETURN(data.chat_template, file.GetOr<std::string>("tokenizer.chat_template", ""));

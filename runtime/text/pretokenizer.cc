@@ -59,6 +59,13 @@ constexpr std::array<Kind, 7> kKinds = {{
     {"qwen2", kQwen2, true, false, false},
 }};
 
+// nullptr when the name is unknown.
+const Kind* FindKind(const std::string& name) {
+  const auto* kind =
+      std::find_if(kKinds.begin(), kKinds.end(), [&](const Kind& k) { return name == k.name; });
+  return kind == kKinds.end() ? nullptr : kind;
+}
+
 struct CodeDeleter {
   void operator()(pcre2_code* code) const { pcre2_code_free(code); }
 };
@@ -87,12 +94,15 @@ PreTokenizer::PreTokenizer(PreTokenizer&&) noexcept = default;
 PreTokenizer& PreTokenizer::operator=(PreTokenizer&&) noexcept = default;
 PreTokenizer::~PreTokenizer() = default;
 bool PreTokenizer::whole_piece_first() const { return impl_->kind.whole_piece_first; }
-bool PreTokenizer::adds_bos_by_default() const { return impl_->kind.adds_bos; }
+
+bool AddsBosByDefault(const std::string& pre) {
+  const Kind* kind = FindKind(pre);
+  return kind != nullptr && kind->adds_bos;
+}
 
 absl::StatusOr<PreTokenizer> PreTokenizer::Create(const std::string& name) {
-  const auto* kind =
-      std::find_if(kKinds.begin(), kKinds.end(), [&](const Kind& k) { return name == k.name; });
-  if (kind == kKinds.end()) {
+  const Kind* kind = FindKind(name);
+  if (kind == nullptr) {
     const std::string known =
         absl::StrJoin(kKinds, ", ", [](std::string* out, const Kind& k) { out->append(k.name); });
     if (name.empty() || name == "default") {

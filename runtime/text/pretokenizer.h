@@ -32,13 +32,15 @@ class PreTokenizer {
 
   // The vocabulary's spelling of a whole piece wins over merges (Llama 3).
   bool whole_piece_first() const;
-  // What add_bos_token is when the GGUF does not say.
-  bool adds_bos_by_default() const;
 
  private:
   struct Impl;
   explicit PreTokenizer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+// What tokenizer.ggml.add_bos_token is when the file does not say: true for Llama 3's names, false for all
+// others.
+bool AddsBosByDefault(const std::string& pre);
 
 }  // namespace snapkv::runtime

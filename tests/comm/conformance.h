@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conformance suite of every transport: what HostComm and DeviceComm promise, with data whose result is exact.
-// A transport's test file instantiates CommConformance with its Transports; test bodies run on every rank and return
-// the first mismatch as a Status.
+// The conformance suite of every transport: what HostComm and DeviceComm promise, with data whose result is
+// exact. A transport's test file instantiates CommConformance with its Transports; test bodies run on every
+// rank and return the first mismatch as a Status.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -29,14 +29,16 @@ struct Transport {
 
 inline void PrintTo(const Transport& t, std::ostream* os) { *os << t.name; }
 
-inline constexpr DType kAllTypes[] = {DType::kF32,  DType::kF64,  DType::kF16,  DType::kBF16, DType::kI32,  DType::kI64,
-                                      DType::kU8,   DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
-                                      DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+inline constexpr DType kAllTypes[] = {DType::kF32,  DType::kF64,  DType::kF16,  DType::kBF16, DType::kI32,
+                                      DType::kI64,  DType::kU8,   DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
+                                      DType::kQ5_1, DType::kQ8_0, DType::kQ2_K, DType::kQ3_K, DType::kQ4_K,
+                                      DType::kQ5_K, DType::kQ6_K};
 
 // A byte that differs between senders, receivers, messages and places.
 inline uint8_t Pattern(int64_t from, int64_t to, int64_t message, int64_t i) {
-  uint64_t x = static_cast<uint64_t>(from) * 0x9e3779b97f4a7c15u ^ static_cast<uint64_t>(to) * 0xc2b2ae3d27d4eb4fu ^
-               static_cast<uint64_t>(message) * 0x165667b19e3779f9u ^ static_cast<uint64_t>(i) * 0xd6e8feb86659fd93u;
+  uint64_t x =
+      static_cast<uint64_t>(from) * 0x9e3779b97f4a7c15u ^ static_cast<uint64_t>(to) * 0xc2b2ae3d27d4eb4fu ^
+      static_cast<uint64_t>(message) * 0x165667b19e3779f9u ^ static_cast<uint64_t>(i) * 0xd6e8feb86659fd93u;
   x ^= x >> 32;
   x *= 0xd6e8feb86659fd93u;
   return static_cast<uint8_t>(x >> 56);
@@ -59,8 +61,8 @@ absl::Status ExpectSame(const std::string& what, const std::vector<T>& got, cons
   }
   return absl::OkStatus();
 }
-inline absl::Status ExpectPattern(const std::string& what, const std::vector<uint8_t>& got, int64_t from, int64_t to,
-                                  int64_t message) {
+inline absl::Status ExpectPattern(const std::string& what, const std::vector<uint8_t>& got, int64_t from,
+                                  int64_t to, int64_t message) {
   return ExpectSame(what, got, Patterned(from, to, message, static_cast<int64_t>(got.size())));
 }
 inline absl::Status ExpectCode(const absl::Status& status, absl::StatusCode code) {
@@ -79,7 +81,8 @@ class CommConformance : public ::testing::TestWithParam<Transport> {
 
 TEST_P(CommConformance, GroupIsAsRequested) {
   Run([&](HostComm& host, DeviceComm& device) -> absl::Status {
-    if (host.size() != GetParam().ranks || device.size() != host.size()) return Internal("size is ", host.size());
+    if (host.size() != GetParam().ranks || device.size() != host.size())
+      return Internal("size is ", host.size());
     if (device.rank() != host.rank()) return Internal("host and device disagree about the rank");
     ASSIGN_OR_RETURN(const std::vector<int> ranks, host.AllGather(host.rank()));
     std::vector<int> want(ranks.size());
@@ -88,7 +91,8 @@ TEST_P(CommConformance, GroupIsAsRequested) {
   });
 }
 
-// No rank may leave barrier n before every rank has entered it: everybody's count, sent after it, is at least n.
+// No rank may leave barrier n before every rank has entered it: everybody's count, sent after it, is at least
+// n.
 TEST_P(CommConformance, BarriersAndCollectives100Times) {
   Run([](HostComm& host, DeviceComm&) -> absl::Status {
     const int n = host.size();
@@ -135,7 +139,8 @@ TEST_P(CommConformance, BroadcastsFromEachRoot) {
       const bool mine = host.rank() == root;
       std::string text = mine ? std::string(static_cast<size_t>(root) * 3000, 'a') + "end" : "other";
       RETURN_IF_ERROR(host.BroadcastString(text, root));
-      if (text != std::string(static_cast<size_t>(root) * 3000, 'a') + "end") return Internal("wrong string from ", root);
+      if (text != std::string(static_cast<size_t>(root) * 3000, 'a') + "end")
+        return Internal("wrong string from ", root);
       std::string empty = mine ? "" : "other";
       RETURN_IF_ERROR(host.BroadcastString(empty, root));
       if (!empty.empty()) return Internal("expected an empty string, got ", empty);
@@ -158,8 +163,9 @@ TEST_P(CommConformance, AllGatherOfUnevenParts) {
     // Rank r brings a vector of r * r values: rank 0 brings nothing.
     const int64_t mine = int64_t{host.rank()} * host.rank();
     std::vector<int64_t> lengths, want, want_lengths;
-    ASSIGN_OR_RETURN(const std::vector<int64_t> all,
-                     host.AllGatherVector(std::vector<int64_t>(static_cast<size_t>(mine), host.rank()), &lengths));
+    ASSIGN_OR_RETURN(
+        const std::vector<int64_t> all,
+        host.AllGatherVector(std::vector<int64_t>(static_cast<size_t>(mine), host.rank()), &lengths));
     for (int64_t r = 0; r < host.size(); ++r) {
       want.insert(want.end(), static_cast<size_t>(r * r), r);
       want_lengths.push_back(r * r);
@@ -240,8 +246,8 @@ TEST_P(CommConformance, ExchangeOfEveryTypeWithEveryRank) {
         ASSIGN_OR_RETURN(const ExchangeId id, device.StartExchange(stream_, sends, receives));
         RETURN_IF_ERROR(device.FinishExchange(stream_, id));
         for (int peer = 0; peer < device.size(); ++peer) {
-          RETURN_IF_ERROR(ExpectPattern(absl::StrCat(DTypeName(type), " from ", peer), out[static_cast<size_t>(peer)],
-                                        peer, device.rank(), rows));
+          RETURN_IF_ERROR(ExpectPattern(absl::StrCat(DTypeName(type), " from ", peer),
+                                        out[static_cast<size_t>(peer)], peer, device.rank(), rows));
         }
       }
     }
@@ -266,21 +272,22 @@ TEST_P(CommConformance, BadArgumentsAreRefused) {
     const TensorView view = BytesView(data);
     const TensorView grid = TensorView::Of(data.data(), DType::kU8, Device::kCpu, 3, 4);
     const TensorView no_data = TensorView::Of(nullptr, DType::kU8, Device::kCpu, 3);
-    for (const Message& m : {Message{view, -1}, Message{view, device.size()}, Message{grid.Transposed(0, 1), 0},
-                             Message{no_data, 0}}) {
+    for (const Message& m : {Message{view, -1}, Message{view, device.size()},
+                             Message{grid.Transposed(0, 1), 0}, Message{no_data, 0}}) {
       RETURN_IF_ERROR(ExpectCode(device.StartExchange(stream_, {m}, {}).status(), kBad));
       RETURN_IF_ERROR(ExpectCode(device.StartExchange(stream_, {}, {m}).status(), kBad));
     }
     RETURN_IF_ERROR(ExpectCode(device.Broadcast(stream_, view, device.size()), kBad));
     RETURN_IF_ERROR(ExpectCode(device.AllGather(stream_, view, view), kBad));
     RETURN_IF_ERROR(ExpectCode(host.BroadcastBytes(data.data(), 1, -1), kBad));
-    RETURN_IF_ERROR(ExpectCode(host.AllGatherBytes(data.data(), std::vector<int64_t>(9, 0), data.data()), kBad));
+    RETURN_IF_ERROR(
+        ExpectCode(host.AllGatherBytes(data.data(), std::vector<int64_t>(9, 0), data.data()), kBad));
     return host.Barrier();
   });
 }
 
-// Fifteen exchanges with each neighbour, started in one order and finished in another; each pair's messages, of
-// different sizes, arrive in the order they were started.
+// Fifteen exchanges with each neighbour, started in one order and finished in another; each pair's messages,
+// of different sizes, arrive in the order they were started.
 TEST_P(CommConformance, ManyOpenExchangesFinishInAnyOrder) {
   Run([this](HostComm&, DeviceComm& device) -> absl::Status {
     constexpr int kOpen = 15;
@@ -299,7 +306,8 @@ TEST_P(CommConformance, ManyOpenExchangesFinishInAnyOrder) {
     for (int i = 0; i < kOpen; ++i) {
       const int m = (i * 7 + 3 + device.rank()) % kOpen;  // a permutation, another one on each rank
       RETURN_IF_ERROR(device.FinishExchange(stream_, ids[static_cast<size_t>(m)]));
-      RETURN_IF_ERROR(ExpectPattern(absl::StrCat("message ", m), out[static_cast<size_t>(m)], from, device.rank(), m));
+      RETURN_IF_ERROR(
+          ExpectPattern(absl::StrCat("message ", m), out[static_cast<size_t>(m)], from, device.rank(), m));
     }
     return absl::OkStatus();
   });
@@ -321,7 +329,8 @@ TEST_P(CommConformance, SeveralMessagesOfOneExchangeToOnePeerKeepTheirOrder) {
     ASSIGN_OR_RETURN(const ExchangeId id, device.StartExchange(stream_, sends, receives));
     RETURN_IF_ERROR(device.FinishExchange(stream_, id));
     for (size_t m = 0; m < 6; ++m) {
-      RETURN_IF_ERROR(ExpectPattern(absl::StrCat("message ", m), out[m], from, device.rank(), static_cast<int64_t>(m)));
+      RETURN_IF_ERROR(
+          ExpectPattern(absl::StrCat("message ", m), out[m], from, device.rank(), static_cast<int64_t>(m)));
     }
     return absl::OkStatus();
   });
@@ -363,8 +372,8 @@ TEST_P(CommConformance, BigMessages) {
   });
 }
 
-// The engine's ring: N - 1 hops, own block first, two receive buffers, the next hop started before the current block is
-// used. Every rank must see every block once, in ring order, 100 times.
+// The engine's ring: N - 1 hops, own block first, two receive buffers, the next hop started before the
+// current block is used. Every rank must see every block once, in ring order, 100 times.
 TEST_P(CommConformance, RingWithTwoReceiveBuffers100Times) {
   Run([this](HostComm&, DeviceComm& device) -> absl::Status {
     const int n = device.size(), rank = device.rank(), to = (rank + 1) % n, from = (rank + n - 1) % n;
@@ -377,10 +386,12 @@ TEST_P(CommConformance, RingWithTwoReceiveBuffers100Times) {
         std::vector<uint8_t>* next = &buffers[static_cast<size_t>(hop % 2)];
         ExchangeId id = 0;
         if (hop < n - 1) {
-          ASSIGN_OR_RETURN(id, device.StartSendRecv(stream_, BytesView(*current), to, BytesView(*next), from));
+          ASSIGN_OR_RETURN(id,
+                           device.StartSendRecv(stream_, BytesView(*current), to, BytesView(*next), from));
         }
         const int owner = (rank - hop + n) % n;
-        RETURN_IF_ERROR(ExpectPattern(absl::StrCat("round ", round, " hop ", hop), *current, owner, -1, round));
+        RETURN_IF_ERROR(
+            ExpectPattern(absl::StrCat("round ", round, " hop ", hop), *current, owner, -1, round));
         RETURN_IF_ERROR(device.Poll());
         if (hop < n - 1) RETURN_IF_ERROR(device.FinishExchange(stream_, id));
         current = next;
@@ -406,7 +417,8 @@ TEST_P(CommConformance, BytesSentAreExact) {
     RETURN_IF_ERROR(device.FinishExchange(stream_, self));
     RETURN_IF_ERROR(host.Barrier());  // metadata is not counted
     if (device.bytes_sent() != before) return Internal("a message to itself was counted");
-    RETURN_IF_ERROR(device.AllGather(stream_, BytesView(in), TensorView::Of(all.data(), DType::kU8, Device::kCpu, n, 3001)));
+    RETURN_IF_ERROR(device.AllGather(stream_, BytesView(in),
+                                     TensorView::Of(all.data(), DType::kU8, Device::kCpu, n, 3001)));
     if (device.bytes_sent() - before != 3001 * (n - 1)) {
       return Internal("AllGather counted ", device.bytes_sent() - before);
     }
@@ -415,7 +427,8 @@ TEST_P(CommConformance, BytesSentAreExact) {
     std::vector<int64_t> sum = {device.bytes_sent() - before};
     RETURN_IF_ERROR(host.AllReduceSum(absl::MakeSpan(sum)));
     // Which rank forwards is the transport's choice; all together send each receiver its copy.
-    return sum[0] == 3001 * (n - 1) ? absl::OkStatus() : Internal("Broadcast counted ", sum[0], " over all ranks");
+    return sum[0] == 3001 * (n - 1) ? absl::OkStatus()
+                                    : Internal("Broadcast counted ", sum[0], " over all ranks");
   });
 }
 

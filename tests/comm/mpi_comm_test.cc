@@ -22,7 +22,8 @@ int LaunchedRanks() {
   return size == nullptr ? 1 : std::atoi(size);
 }
 
-// Runs the body on this rank, then shares the outcome. A communication error cannot be shared: it ends the job.
+// Runs the body on this rank, then shares the outcome. A communication error cannot be shared: it ends the
+// job.
 absl::Status RunShared(HostComm& host, DeviceComm& device, const RankBody& body) {
   const absl::Status mine = body(host, device);
   if (mine.code() == absl::StatusCode::kDeadlineExceeded) AbortJob(*world, mine);
@@ -30,7 +31,8 @@ absl::Status RunShared(HostComm& host, DeviceComm& device, const RankBody& body)
 }
 
 std::vector<Transport> Transports() {
-  return {{"mpi", LaunchedRanks(), [](const RankBody& body) { return RunShared(world->host(), world->device(), body); }},
+  return {{"mpi", LaunchedRanks(),
+           [](const RankBody& body) { return RunShared(world->host(), world->device(), body); }},
           {"mpi_split", LaunchedRanks(),
            [](const RankBody& body) { return RunShared(split_comm->host(), split_comm->device(), body); }}};
 }

@@ -45,7 +45,8 @@ std::vector<Operation> Operations() {
       {"Broadcast",
        [](HostComm& host, DeviceComm&) {
          int64_t value = 1;
-         return host.Broadcast(value, 1);  // from the late rank: a root that does not wait would notice nobody
+         return host.Broadcast(value,
+                               1);  // from the late rank: a root that does not wait would notice nobody
        }},
       {"AllGather", [](HostComm& host, DeviceComm&) { return host.AllGather(1).status(); }},
       {"AllReduceSum",
@@ -152,7 +153,8 @@ TEST(ThreadCommFaults, EndOfAChainIsNamed) {
     ASSIGN_OR_RETURN(const ExchangeId id, device.StartExchange({}, {}, {{BytesView(data), host.rank() - 1}}));
     return device.FinishExchange({}, id);
   });
-  EXPECT_THAT(std::string(all.message()), AllOf(HasSubstr("rank 0 did not respond"), Not(HasSubstr("rank 2 did"))));
+  EXPECT_THAT(std::string(all.message()),
+              AllOf(HasSubstr("rank 0 did not respond"), Not(HasSubstr("rank 2 did"))));
 }
 
 TEST(ThreadCommFaults, RanksThatWaitForEachOtherAreADeadlock) {
@@ -163,8 +165,9 @@ TEST(ThreadCommFaults, RanksThatWaitForEachOtherAreADeadlock) {
     return device.FinishExchange({}, id);
   });
   EXPECT_EQ(all.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(all.message()), AllOf(HasSubstr("deadlock"), HasSubstr("rank 0 waits for rank 1 in Barrier"),
-                                                HasSubstr("rank 1 waits for rank 0 in FinishExchange")));
+  EXPECT_THAT(std::string(all.message()),
+              AllOf(HasSubstr("deadlock"), HasSubstr("rank 0 waits for rank 1 in Barrier"),
+                    HasSubstr("rank 1 waits for rank 0 in FinishExchange")));
 }
 
 TEST(ThreadCommFaults, SizesThatDisagreeNameBothRanks) {
@@ -187,7 +190,8 @@ TEST(ThreadCommFaults, ModifiedSendBufferIsFound) {
     if (host.rank() == 0) data[3] = 1;
     return device.FinishExchange({}, id);
   });
-  EXPECT_THAT(std::string(all.message()), HasSubstr("rank 0 modified a buffer of 10 bytes before its send to rank 1"));
+  EXPECT_THAT(std::string(all.message()),
+              HasSubstr("rank 0 modified a buffer of 10 bytes before its send to rank 1"));
 }
 
 // A send is not finished before the receiver has taken it, whatever its size.

@@ -36,7 +36,7 @@ struct EngineRun {
   int ranks = 1;
   int threads = 2;  // per rank
   Device device = Device::kCpu;
-  runtime::CompressionOptions compression;
+  runtime::CompressionOptions compression{};
   int64_t generate = 0;                          // greedy tokens, not stopped at EOS
   runtime::PrefillObserver* observer = nullptr;  // called from every rank's thread
 };

@@ -24,6 +24,16 @@ void Scatter(const TensorView& from, const std::vector<int32_t>& positions, int6
 
 }  // namespace
 
+runtime::CompressionOptions ConfigFromJson(const nlohmann::json& json) {
+  runtime::CompressionOptions options;
+  options.capacity = json.at("C");
+  options.window = json.at("W");
+  options.kernel = json.at("kernel");
+  options.pool = json.at("pool") == "max" ? kernels::PoolMode::kMax : kernels::PoolMode::kAvg;
+  options.group = kernels::GroupMode::kMean;
+  return options;
+}
+
 CaptureObserver::CaptureObserver(const runtime::ModelConfig& c, int64_t tokens)
     : embedding_(static_cast<size_t>(tokens * c.hidden)) {
   for (int64_t i = 0; i < c.layers; ++i) {

@@ -4,10 +4,15 @@
 
 #include <vector>
 
+#include "nlohmann/json.hpp"
 #include "runtime/engine/prefill.h"
 #include "tests/support/attention_oracle.h"
 
 namespace snapkv::testing {
+
+// A configuration as the golden files write it: {"C", "W", "kernel", "pool": "max" | "avg"}, mean over the
+// group.
+runtime::CompressionOptions ConfigFromJson(const nlohmann::json& json);
 
 // Puts together, from all ranks, what each layer saw and made. Ranks write to places of their own.
 class CaptureObserver : public runtime::PrefillObserver {
