@@ -26,7 +26,7 @@ say ""
 say ""
 say "That was $DOCUMENT, $(wc -w <"$DOCUMENT") words, prefilled by 2 ranks, compressed by SnapKV and summarised by a
 model of 135 million parameters. Next:
-  ./launch/run.sh -n 2 --model smollm2 --input YOUR.txt        your own text (up to about 2,000 words with this model)
+  ./launch/run.sh -n 2 --model smollm2 --input YOUR.txt        your own text (up to about 3,000 words with this model)
   ./launch/run.sh -n 2 --model PATH/TO/MODEL.gguf --input ...  a better model: any Llama or Qwen2 GGUF
   ./launch/run.sh --help                                       all flags
   ./launch/test.sh                                             all tests"

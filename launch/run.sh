@@ -96,19 +96,24 @@ mpirun_flags() {
   fi
 }
 
-# Builds build/release; its output is shown only when it fails, so that stdout stays the program's.
+# Builds build/release, one process at a time. Progress goes to stderr when that is a terminal, else to the log alone: stdout
+# is the program's.
 build() {
   command -v cmake >/dev/null || { say "error: cmake is missing: run launch/setup.sh first"; exit 1; }
-  say "building build/release (once)"
-  local log
-  log=$(mktemp)
-  if ! (cd "$ROOT" && cmake --preset release && cmake --build --preset release --target snapkv-prefill) >"$log" 2>&1; then
-    tail -n 40 "$log" >&2
-    rm -f "$log"
-    say "error: the build failed (above). launch/setup.sh installs what it needs"
+  mkdir -p "$ROOT/build"
+  local log=$ROOT/build/release.log
+  exec 9>"$ROOT/build/.lock"
+  flock 9
+  say "building build/release (once; a few minutes); log: build/release.log"
+  local sink=/dev/null
+  if [[ -t 2 ]]; then sink=/dev/stderr; fi
+  if ! (cd "$ROOT" && cmake --preset release && cmake --build --preset release --target snapkv-prefill) 2>&1 |
+    tee "$log" >"$sink"; then
+    grep -E -A 5 'error|FAILED|Error' "$log" | tail -n 40 >&2 || tail -n 40 "$log" >&2
+    say "error: the build failed (above; all of it in build/release.log)"
     exit 1
   fi
-  rm -f "$log"
+  exec 9>&-
 }
 
 main() {

@@ -2,14 +2,8 @@
 // The safetensors reader: every number of the header is checked against the file before it is used.
 #include "runtime/model/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <new>
 #include <set>
@@ -137,47 +131,20 @@ absl::StatusOr<std::vector<int64_t>> Integers(const Json& object, const char* fi
 
 }  // namespace
 
-void SafetensorsFile::Unmap::operator()(void* address) const { ::munmap(address, bytes); }
-
-absl::Status SafetensorsFile::Map() {
-  // O_NONBLOCK: opening a FIFO must not hang; it does not matter for regular files.
-  const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return absl::ErrnoToStatus(errno, "cannot open '" + path_ + "'");
-  struct stat info;
-  absl::Status status;
-  if (::fstat(fd, &info) != 0) {
-    status = absl::ErrnoToStatus(errno, "cannot read '" + path_ + "'");
-  } else if (!S_ISREG(info.st_mode)) {
-    status = InvalidArgument("'", path_, "' is not a regular file: give the path of a .safetensors file");
-  } else if (info.st_size < kPrefixBytes + 2) {
-    status = DataLoss("'", path_, "' has ", info.st_size, " bytes, fewer than the smallest header", kAdvice);
-  } else {
-    file_bytes_ = info.st_size;
-    const size_t bytes = static_cast<size_t>(file_bytes_);
-    void* address = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (address == MAP_FAILED) {
-      status = absl::ErrnoToStatus(errno, "cannot map '" + path_ + "'");
-    } else {
-      map_ = std::unique_ptr<void, Unmap>(address, Unmap{bytes});
-    }
-  }
-  ::close(fd);
-  return status;
-}
-
 absl::Status SafetensorsFile::ParseHeader() {
   uint64_t header_bytes = 0;
-  std::memcpy(&header_bytes, map_.get(), sizeof(header_bytes));
+  std::memcpy(&header_bytes, file_.bytes().data(), sizeof(header_bytes));
   if (header_bytes > static_cast<uint64_t>(kMaxHeaderBytes)) {
     return DataLoss("its header claims ", header_bytes, " bytes, more than the format's limit of ",
                     kMaxHeaderBytes);
   }
-  if (header_bytes > static_cast<uint64_t>(file_bytes_ - kPrefixBytes)) {
-    return DataLoss("its header claims ", header_bytes, " bytes, but the file has only ", file_bytes_);
+  if (header_bytes > static_cast<uint64_t>(file_bytes() - kPrefixBytes)) {
+    return DataLoss("its header claims ", header_bytes, " bytes, but the file has only ", file_bytes());
   }
   data_start_ = kPrefixBytes + static_cast<int64_t>(header_bytes);
-  ASSIGN_OR_RETURN(const Json header,
-                   ParseJson(static_cast<const char*>(map_.get()) + kPrefixBytes, header_bytes));
+  ASSIGN_OR_RETURN(
+      const Json header,
+      ParseJson(reinterpret_cast<const char*>(file_.bytes().data()) + kPrefixBytes, header_bytes));
   for (const auto& [name, json] : header.items()) {
     if (name == "__metadata__") {
       RETURN_IF_ERROR(CheckMetadata(json));
@@ -225,7 +192,7 @@ absl::Status SafetensorsFile::CheckTiling() const {
   std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
     return std::pair(a.second->begin, a.second->end) < std::pair(b.second->begin, b.second->end);
   });
-  const int64_t data_bytes = file_bytes_ - data_start_;
+  const int64_t data_bytes = file_bytes() - data_start_;
   int64_t cursor = 0;
   for (const auto& [name, entry] : order) {
     if (entry->begin != cursor) {
@@ -249,7 +216,11 @@ absl::Status SafetensorsFile::CheckTiling() const {
 absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   SafetensorsFile file;
   file.path_ = path;
-  RETURN_IF_ERROR(file.Map());
+  ASSIGN_OR_RETURN(file.file_, MappedFile::Open(path));
+  if (file.file_bytes() < kPrefixBytes + 2) {
+    return DataLoss("'", path, "' has ", file.file_bytes(), " bytes, fewer than the smallest header",
+                    kAdvice);
+  }
   if (const absl::Status status = file.ParseHeader(); !status.ok()) {
     return absl::Status(status.code(), absl::StrCat("'", path, "': ", status.message(), kAdvice));
   }
@@ -282,7 +253,7 @@ absl::StatusOr<TensorView> SafetensorsFile::tensor(const std::string& name) cons
   view.rank = static_cast<int>(entry.shape.size());
   std::copy(entry.shape.begin(), entry.shape.end(), view.shape.begin());
   view.SetContiguous();
-  view.data = static_cast<char*>(map_.get()) + data_start_ + entry.begin;
+  view.data = const_cast<uint8_t*>(file_.bytes().data()) + data_start_ + entry.begin;
   if ((data_start_ + entry.begin) % type.bytes == 0) return view;
 
   const std::lock_guard<std::mutex> lock(copies_->mutex);

@@ -13,6 +13,7 @@
 
 #include "kernels/base/status.h"
 #include "kernels/base/tensor_view.h"
+#include "runtime/model/mapped_file.h"
 
 namespace snapkv::runtime {
 
@@ -50,10 +51,6 @@ class SafetensorsFile {
     int64_t begin = 0;           // bytes from the start of the data section
     int64_t end = 0;
   };
-  struct Unmap {
-    size_t bytes;
-    void operator()(void* address) const;
-  };
   // Aligned copies of misaligned tensors; behind a pointer because a mutex does not move.
   struct Copies {
     std::mutex mutex;
@@ -61,13 +58,12 @@ class SafetensorsFile {
   };
 
   SafetensorsFile() = default;
-  absl::Status Map();
   absl::Status ParseHeader();
   absl::Status CheckTiling() const;
+  int64_t file_bytes() const { return static_cast<int64_t>(file_.bytes().size()); }
 
   std::string path_;
-  std::unique_ptr<void, Unmap> map_;
-  int64_t file_bytes_ = 0;
+  MappedFile file_;
   int64_t data_start_ = 0;  // file offset of the data section
   std::map<std::string, Entry> entries_;
   std::unique_ptr<Copies> copies_ = std::make_unique<Copies>();
