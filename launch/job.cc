@@ -9,8 +9,8 @@
 #include "kernels/base/log.h"
 #include "kernels/op/device_info.h"
 #include "launch/exit_codes.h"
+#include "launch/keep_alive.h"
 #include "launch/model_store.h"
-#include "launch/on_leader.h"
 #include "launch/output_files.h"
 #include "launch/stats_report.h"
 #include "launch/threads.h"
@@ -140,10 +140,14 @@ std::optional<int> PrefillJob::PrintPrompt() const {
   return Emit(out);
 }
 
+absl::Status PrefillJob::KeepingAlive(const std::function<void()>& work) const {
+  return RunKeepingAlive(world_.host(), absl::Seconds(flags_.comm_timeout_s), work);
+}
+
 absl::StatusOr<PrefillJob::Decision> PrefillJob::SharePrompt() {
   int exit_code = -1;
-  RETURN_IF_ERROR(OnLeader(world_.host(), absl::Seconds(flags_.comm_timeout_s),
-                           [&] { exit_code = PrepareOnLeader().value_or(-1); }));
+  RETURN_IF_ERROR(
+      KeepingAlive(leader() ? [&] { exit_code = PrepareOnLeader().value_or(-1); } : std::function<void()>()));
   RETURN_IF_ERROR(world_.host().Broadcast(exit_code, 0));
   if (exit_code >= 0) return Decision{exit_code};
   RETURN_IF_ERROR(world_.host().BroadcastVector(tokens_, 0));
@@ -173,27 +177,22 @@ void PrefillJob::LogStart() const {
                     : "");
 }
 
-absl::StatusOr<int> PrefillJob::Summarise() {
-  Allocator allocator;
-  runtime::RankStats stats;
-  std::unique_ptr<runtime::Model> model;
-  {
+absl::StatusOr<PrefillJob::Decision> PrefillJob::LoadModel(Allocator& allocator, runtime::RankStats& stats,
+                                                           std::unique_ptr<runtime::Model>& model) {
+  absl::Status mine;
+  RETURN_IF_ERROR(KeepingAlive([&] {
     const runtime::PhaseTimer timer(stats, runtime::Phase::kLoad);
     auto loaded = runtime::Model::Load(*file_, stream_, allocator, {.dtype = dtype_, .head = leader()});
-    const absl::Status all = world_.host().Agree(loaded.status());
-    if (absl::IsDeadlineExceeded(all)) return all;
-    if (!all.ok()) return leader() ? Report(all, kExitInputUnreadable) : kExitInputUnreadable;
-    model = *std::move(loaded);
-  }
-  const runtime::RankContext context{*model, world_.host(), world_.device(), stream_, allocator, stats};
-  DocumentTimes times;
-  absl::Time start = absl::Now();
-  const runtime::PrefillOptions prefill_options{.compression = flags_.compression,
-                                                .headroom = flags_.max_tokens,
-                                                .keep_selections = !flags_.dump_selection.empty()};
-  ASSIGN_OR_RETURN(runtime::PrefillResult prefill, runtime::Prefill(context, tokens_, prefill_options));
-  times.prefill_s = absl::ToDoubleSeconds(absl::Now() - start);
+    mine = loaded.status();
+    if (loaded.ok()) model = *std::move(loaded);
+  }));
+  const absl::Status all = world_.host().Agree(mine);
+  if (absl::IsDeadlineExceeded(all)) return all;
+  if (all.ok()) return Decision();
+  return Decision{leader() ? Report(all, kExitInputUnreadable) : kExitInputUnreadable};
+}
 
+runtime::GenerateOptions PrefillJob::MakeGenerateOptions() const {
   runtime::GenerateOptions options;
   options.max_tokens = flags_.max_tokens;
   options.sampling = {.temperature = static_cast<float>(flags_.temperature),
@@ -208,22 +207,47 @@ absl::StatusOr<int> PrefillJob::Summarise() {
       std::fflush(stdout);
     };
   }
+  return options;
+}
+
+absl::StatusOr<int> PrefillJob::Summarise() {
+  Allocator allocator;
+  runtime::RankStats stats;
+  std::unique_ptr<runtime::Model> model;
+  ASSIGN_OR_RETURN(const Decision loaded, LoadModel(allocator, stats, model));
+  if (loaded.exit_code.has_value()) return *loaded.exit_code;
+  const runtime::RankContext context{*model, world_.host(), world_.device(), stream_, allocator, stats};
+  DocumentTimes times;
+  absl::Time start = absl::Now();
+  const runtime::PrefillOptions prefill_options{.compression = flags_.compression,
+                                                .headroom = flags_.max_tokens,
+                                                .keep_selections = !flags_.dump_selection.empty()};
+  ASSIGN_OR_RETURN(runtime::PrefillResult prefill, runtime::Prefill(context, tokens_, prefill_options));
+  times.prefill_s = absl::ToDoubleSeconds(absl::Now() - start);
+
   start = absl::Now();
-  const auto generation = runtime::Generate(context, tokenizer_ ? &*tokenizer_ : nullptr, prefill, options);
+  const auto generation =
+      runtime::Generate(context, tokenizer_ ? &*tokenizer_ : nullptr, prefill, MakeGenerateOptions());
   times.decode_s = absl::ToDoubleSeconds(absl::Now() - start);
   if (absl::IsDeadlineExceeded(generation.status())) return generation.status();
 
-  int exit_code = leader() ? WriteResults(prefill, generation, times) : kExitOk;
+  std::string report;
   if (!flags_.stats.empty()) {
     const nlohmann::ordered_json run = {{"ranks", world_.size()},
                                         {"prompt_tokens", tokens_.size()},
                                         {"prefill_seconds", times.prefill_s},
                                         {"decode_seconds", times.decode_s},
                                         {"model", model_path_}};
-    const absl::Status written = WriteStats(world_, flags_.stats, RankReport(context, world_), run);
-    if (absl::IsDeadlineExceeded(written)) return written;
-    if (!written.ok()) exit_code = Report(Annotate(written, "--stats"), kExitOutputNotWritable);
+    ASSIGN_OR_RETURN(report, CollectStats(world_, RankReport(context, world_), run));
   }
+  int exit_code = kExitOk;
+  const auto write = [&] {
+    exit_code = WriteResults(prefill, generation, times);
+    if (flags_.stats.empty()) return;
+    const absl::Status written = WriteFile(flags_.stats, report);
+    if (!written.ok()) exit_code = Report(Annotate(written, "--stats"), kExitOutputNotWritable);
+  };
+  RETURN_IF_ERROR(KeepingAlive(leader() ? write : std::function<void()>()));
   RETURN_IF_ERROR(world_.host().Broadcast(exit_code, 0));
   return exit_code;
 }

@@ -2,6 +2,8 @@
 // PrefillJob: what snapkv-prefill does with its flags once the ranks are connected.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +12,8 @@
 #include "launch/document_input.h"
 #include "launch/flags.h"
 #include "launch/record.h"
+#include "runtime/engine/context.h"
+#include "runtime/engine/generate.h"
 #include "runtime/model/gguf.h"
 
 namespace snapkv::launch {
@@ -39,6 +43,11 @@ class PrefillJob {
   // The prompt from rank 0 to all.
   absl::StatusOr<Decision> SharePrompt();
   absl::Status ChooseDevice();
+  // RunKeepingAlive with this job's ranks and time-out.
+  absl::Status KeepingAlive(const std::function<void()>& work) const;
+  absl::StatusOr<Decision> LoadModel(Allocator& allocator, runtime::RankStats& stats,
+                                     std::unique_ptr<runtime::Model>& model);
+  runtime::GenerateOptions MakeGenerateOptions() const;
   void LogStart() const;
   absl::StatusOr<int> Summarise();
   int WriteResults(const runtime::PrefillResult& prefill,

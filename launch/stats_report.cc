@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "kernels/op/device_info.h"
-#include "launch/output_files.h"
 
 namespace snapkv::launch {
 
@@ -42,20 +41,20 @@ ordered_json RankReport(const runtime::RankContext& context, comm::World& world)
           {"kernels", kernels}};
 }
 
-absl::Status WriteStats(comm::World& world, const std::string& path, const ordered_json& mine,
-                        const ordered_json& run) {
+absl::StatusOr<std::string> CollectStats(comm::World& world, const ordered_json& mine,
+                                         const ordered_json& run) {
   const std::string text = mine.dump();
   std::vector<int64_t> lengths;
   ASSIGN_OR_RETURN(const std::vector<char> all,
                    world.host().AllGatherVector(std::vector<char>(text.begin(), text.end()), &lengths));
-  if (world.rank() != 0) return absl::OkStatus();
+  if (world.rank() != 0) return std::string();
   ordered_json report = {{"run", run}, {"ranks", ordered_json::array()}};
   auto from = all.begin();
   for (const int64_t n : lengths) {
     report["ranks"].push_back(ordered_json::parse(from, from + n));
     from += n;
   }
-  return WriteFile(path, report.dump(2) + "\n");
+  return report.dump(2) + "\n";
 }
 
 }  // namespace snapkv::launch

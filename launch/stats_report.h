@@ -13,8 +13,8 @@ namespace snapkv::launch {
 // This rank's part.
 nlohmann::ordered_json RankReport(const runtime::RankContext& context, comm::World& world);
 
-// Collects every rank's part on rank 0 and writes it to `path` there. Every rank calls it.
-absl::Status WriteStats(comm::World& world, const std::string& path, const nlohmann::ordered_json& mine,
-                        const nlohmann::ordered_json& run);
+// The whole file's text on rank 0, from every rank's part; "" elsewhere. Every rank calls it.
+absl::StatusOr<std::string> CollectStats(comm::World& world, const nlohmann::ordered_json& mine,
+                                         const nlohmann::ordered_json& run);
 
 }  // namespace snapkv::launch

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How snapkv-prefill ends, draws and repeats text; and the files of --dump-selection and --dump-logits.
 #include <algorithm>
+#include <set>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -53,6 +54,8 @@ TEST_F(Generation, EndTokenEndsTheTextUnlessIgnored) {
 TEST_F(Generation, MaxTokens) {
   const std::vector<int32_t> many = TokenIds(Run({"--ignore-eos", "--max-tokens", "20"}));
   ASSERT_THAT(many, SizeIs(20));
+  EXPECT_GT(std::set<int32_t>(many.begin(), many.end()).size(), 5u)
+      << "a text of one token would prove little";
   for (const size_t n : {1u, 2u, 19u}) {
     const Json record = Run({"--ignore-eos", "--max-tokens", std::to_string(n)});
     EXPECT_EQ(TokenIds(record), std::vector<int32_t>(many.begin(), many.begin() + static_cast<int64_t>(n)));

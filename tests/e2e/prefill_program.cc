@@ -82,6 +82,7 @@ TinyModelOptions SmallOptions() {
   TinyModelOptions options;
   options.vocab = kByteVocab;
   options.context = 4096;
+  options.tied = false;  // with the embedding as its head a random model repeats its last token for ever
   return options;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A thread that works and a loop of small collectives.
-#include "launch/on_leader.h"
+#include "launch/keep_alive.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -19,15 +20,16 @@ struct Progress {
 
 }  // namespace
 
-absl::Status OnLeader(comm::HostComm& host, absl::Duration timeout, const std::function<void()>& work) {
-  const bool leader = host.rank() == 0;
+absl::Status RunKeepingAlive(comm::HostComm& host, absl::Duration timeout,
+                             const std::function<void()>& work) {
   if (host.size() == 1) {
-    work();
+    if (work) work();
     return absl::OkStatus();
   }
   const auto progress = std::make_shared<Progress>();
+  progress->done = !work;
   std::thread worker;
-  if (leader) {
+  if (work) {
     worker = std::thread([work, progress] {
       work();
       const std::lock_guard lock(progress->mutex);
@@ -37,14 +39,14 @@ absl::Status OnLeader(comm::HostComm& host, absl::Duration timeout, const std::f
   }
   const auto pause = absl::ToChronoMilliseconds(std::min(absl::Seconds(1), timeout / 4));
   absl::Status status;
-  for (int64_t done = 0; done == 0 && status.ok();) {
-    if (leader) {
+  for (int64_t pending = 1; pending != 0 && status.ok();) {
+    {
       std::unique_lock lock(progress->mutex);
-      done = progress->changed.wait_for(lock, pause, [&] { return progress->done; }) ? 1 : 0;
+      pending = progress->changed.wait_for(lock, pause, [&] { return progress->done; }) ? 0 : 1;
     }
-    status = host.AllReduceMax(absl::MakeSpan(&done, 1));
+    status = host.AllReduceMax(absl::MakeSpan(&pending, 1));
   }
-  if (!leader) return status;
+  if (!worker.joinable()) return status;
   if (status.ok()) {
     worker.join();
   } else {
