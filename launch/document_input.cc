@@ -66,6 +66,11 @@ DocumentError DecodeDocument(const std::string& bytes, const Flags& flags, std::
   if (text.find_first_not_of(" \t\r\n\v\f") == std::string::npos) {
     return {InvalidArgument(flags.input, ": the document is empty"), "DOCUMENT_EMPTY"};
   }
+  if (bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF")) {
+    return {InvalidArgument(flags.input,
+                            ": this is UTF-16, not UTF-8; convert it, e.g. with iconv -f utf-16 -t utf-8"),
+            "DOCUMENT_NOT_UTF8"};
+  }
   if (const size_t nul = bytes.find('\0'); nul != std::string::npos) {
     return {InvalidArgument(flags.input, ": NUL byte at offset ", nul, ": this is not a text file"),
             "DOCUMENT_NOT_UTF8"};

@@ -284,6 +284,8 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, bool print, Fla
     return print ? ShowText(app.help()) : kExitOk;
   } catch (const CLI::CallForVersion& e) {
     return print ? ShowText(std::string(e.what()) + "\n") : kExitOk;
+  } catch (const CLI::ExtrasError& e) {
+    status = InvalidArgument(std::string(e.what()), "; files are named by flags: --input FILE");
   } catch (const CLI::ParseError& e) {
     status = InvalidArgument(std::string(e.what()));
   }

@@ -170,8 +170,9 @@ absl::Status PrefillJob::ChooseDevice() {
 void PrefillJob::LogStart() const {
   if (!leader()) return;
   LOG(Info) << tokens_.size() << " prompt tokens on " << world_.size()
-            << (world_.size() == 1 ? " rank x " : " ranks x ") << stream_.threads << " threads, "
-            << DTypeName(dtype_) << ", " << kernels::CpuKernelIsa()
+            << (world_.size() == 1 ? " rank x " : " ranks x ") << stream_.threads
+            << (stream_.threads == 1 ? " thread, " : " threads, ") << DTypeName(dtype_) << ", "
+            << kernels::CpuKernelIsa()
             << (slow_bf16_
                     ? "; this CPU does not multiply bf16 fast: values are rounded to bf16, products are f32"
                     : "");
@@ -268,6 +269,9 @@ int PrefillJob::WriteResults(const runtime::PrefillResult& prefill,
   if (flags_.output_format() == OutputFormat::kJsonl) {
     return Emit(ToLine(SuccessRecord(flags_, DocumentId(), Params(), static_cast<int64_t>(tokens_.size()),
                                      prefill, *generation, times)));
+  }
+  if (generation->finish_reason == "length") {
+    LOG(Info) << "the text stops at --max-tokens " << flags_.max_tokens;
   }
   // On stdout the text itself has been streamed.
   const bool streamed = flags_.output.empty() || flags_.output == "-";

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // snapkv-prefill: main() of the MPI program. Runs as one rank when no launcher started it.
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "comm/bootstrap.h"
@@ -44,7 +48,9 @@ int PrintModels() {
 void LimitSpinning(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   setenv("GOMP_SPINCOUNT", "2000", 1);
-  execv("/proc/self/exe", argv);  // returns only when it fails: then we run on as we are
+  std::error_code error;
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  execv(self.c_str(), argv);  // returns only when it fails: then we run on as we are
 }
 
 int Main(int argc, char** argv) {
