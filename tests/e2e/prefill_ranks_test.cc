@@ -265,12 +265,12 @@ TEST(Launch, TwoProgramsAtOnce) {
 TEST(Launch, SlowStdinIsNoLostRank) {
   ProgramOptions options;
   const Strings program = PrefillCommand(
-      WithSmallModel({"--input", "-", "--max-tokens", "3", "--comm-timeout", "1", "--format", "jsonl"}), 2);
-  options.argv = Join({"/bin/bash", "-c", "(echo first; sleep 4; echo last) | \"$@\"", "bash"}, program);
+      WithSmallModel({"--input", "-", "--max-tokens", "3", "--comm-timeout", "2", "--format", "jsonl"}), 2);
+  options.argv = Join({"/bin/bash", "-c", "(echo first; sleep 6; echo last) | \"$@\"", "bash"}, program);
   const auto result = RunProgram(options);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->exit_code, 0) << result->ToString();
-  EXPECT_GT(result->seconds, 4);
+  EXPECT_GT(result->seconds, 6);
 }
 
 TEST(Launch, ThreadsAreDividedAmongTheRanksOfAHost) {
