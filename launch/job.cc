@@ -70,6 +70,12 @@ std::optional<int> PrefillJob::PrepareOnLeader() {
   auto tokenizer = runtime::Tokenizer::Create(*std::move(data));
   if (!tokenizer.ok()) return Report(Annotate(tokenizer.status(), model_path_), kExitInputUnreadable);
   tokenizer_ = *std::move(tokenizer);
+  if (tokenizer_->vocab_size() > config_.vocab) {
+    return Report(
+        InvalidArgument(model_path_, ": the tokenizer has ", tokenizer_->vocab_size(),
+                        " tokens, but token_embd.weight only ", config_.vocab, " rows: the file is damaged"),
+        kExitInputUnreadable);
+  }
   if (const auto exit_code = ReadPrompt()) return exit_code;
   if (flags_.dry_run || flags_.print_tokens) return PrintPrompt();
   return std::nullopt;
@@ -190,7 +196,8 @@ absl::StatusOr<PrefillJob::Decision> PrefillJob::LoadModel(Allocator& allocator,
   const absl::Status all = world_.host().Agree(mine);
   if (absl::IsDeadlineExceeded(all)) return all;
   if (all.ok()) return Decision();
-  return Decision{leader() ? Report(all, kExitInputUnreadable) : kExitInputUnreadable};
+  const int exit_code = absl::IsResourceExhausted(all) ? kExitJobFailed : kExitInputUnreadable;
+  return Decision{leader() ? Report(all, exit_code) : exit_code};
 }
 
 runtime::GenerateOptions PrefillJob::MakeGenerateOptions() const {

@@ -39,9 +39,11 @@ absl::StatusOr<void*> Allocator::Allocate(int64_t bytes, MemoryKind kind) {
   const int64_t padded = (std::max<int64_t>(bytes, 1) + align - 1) / align * align;
   void* data = std::aligned_alloc(static_cast<size_t>(align), static_cast<size_t>(padded));
   if (data == nullptr) {
-    return ResourceExhausted(
-        "out of memory: ", bytes, " bytes of ", MemoryKindName(kind),
-        " could not be allocated; use a shorter prompt, a smaller --capacity or more ranks");
+    return ResourceExhausted("out of memory: ", bytes, " bytes of ", MemoryKindName(kind),
+                             " could not be allocated; ",
+                             kind == MemoryKind::kWeights
+                                 ? "the model does not fit: use a smaller one, or fewer ranks on this machine"
+                                 : "use a shorter prompt, a smaller --capacity or more ranks");
   }
   if (align == kHugePage) madvise(data, static_cast<size_t>(padded), MADV_HUGEPAGE);
   const std::lock_guard lock(mutex_);

@@ -228,14 +228,14 @@ void FinishRow(const AttentionState& state, const TensorView& out, const TensorV
   const Carry* o = state.o.at<Carry>(h, i);
   Out* to = out.at<Out>(h, i);
   for (int64_t c = 0; c < out.dim(2); ++c) {
-    const float x = l > 0 ? static_cast<float>(static_cast<double>(o[c]) / l) : 0.0f;
+    const float x = l != 0 ? static_cast<float>(static_cast<double>(o[c]) / l) : 0.0f;
     if constexpr (std::is_same_v<Out, float>)
       to[c] = x;
     else
       to[c] = ToBf16(x);
   }
-  *lse.at<float>(h, i) = l > 0 ? static_cast<float>(double{*state.m.at<float>(h, i)} + std::log(l))
-                               : -std::numeric_limits<float>::infinity();
+  *lse.at<float>(h, i) = l != 0 ? static_cast<float>(double{*state.m.at<float>(h, i)} + std::log(l))
+                                : -std::numeric_limits<float>::infinity();
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ HWY_INLINE V Exp(V x) {
   const hn::Rebind<int32_t, F32> di;
   const V lowest = hn::Set(d, kDenormals ? -104.0f : -87.33654f);
   const auto underflow = hn::Lt(x, lowest);
-  const V clamped = hn::Max(x, lowest);
+  const V clamped = hn::Max(lowest, x);  // in this order x86 passes a NaN on
   const V k = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504f)));
   V r = hn::NegMulAdd(k, hn::Set(d, 0.693359375f), clamped);
   r = hn::NegMulAdd(k, hn::Set(d, -2.12194440e-4f), r);

@@ -71,7 +71,7 @@ class KeyTile {
         for (int64_t g = 0; g < 2; ++g) {
           const V exponent =
               hn::Sub(hn::LoadU(d, logits + i * kKeys + g * kLanes), hn::Set(d, *lse.at<float>(h, at + i)));
-          sum[g] = hn::Add(sum[g], Exp<true>(hn::Min(exponent, hn::Set(d, 88.0f))));
+          sum[g] = hn::Add(sum[g], Exp<true>(hn::Min(hn::Set(d, 88.0f), exponent)));
         }
     }
     hn::StoreU(sum[0], d, sums);

@@ -63,10 +63,12 @@ class TokenLoop {
     ASSIGN_OR_RETURN(Decoder decoder,
                      Decoder::Create(context_.model, context_.stream, context_.allocator, 1));
     std::vector<float> logits = prefill_.logits;
+    // Embeddings are often padded beyond the tokenizer's vocabulary; such an id would have no text.
+    const int64_t drawable = std::min<int64_t>(context_.model.config().vocab, tokenizer_.vocab_size());
     const TensorView view =
         TensorView::Of(logits.data(), DType::kF32, Device::kCpu, 1, context_.model.config().vocab);
     for (int64_t step = 0;; ++step) {
-      ASSIGN_OR_RETURN(const bool done, Draw(view[0], step));
+      ASSIGN_OR_RETURN(const bool done, Draw(view[0].Slice(0, 0, drawable), step));
       if (done) break;
       transport = heartbeat.Beat();
       RETURN_IF_ERROR(transport);

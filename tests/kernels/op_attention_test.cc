@@ -207,6 +207,24 @@ TEST_P(OpAttention, FinishWritesIntoAProjection) {
   EXPECT_TRUE(SameBits(moved, expected));
 }
 
+// A broken model must not look sound: a NaN key reaches every query that sees it, and no other.
+TEST_P(OpAttention, NanReachesWhatSeesIt) {
+  const AttentionShape shape = {
+      .kv_heads = 2, .group = 3, .queries = 70, .keys = 70, .head_dim = 8, .causal = true};
+  AttentionProblem problem(shape, dtype(), rng_);
+  constexpr int64_t kBadKey = 40;
+  problem.k.Set(kBadKey * 8 + 3, std::numeric_limits<double>::quiet_NaN());  // of KV head 0
+  const HostState result = problem.Run(stream(), kF64, kF32);
+  for (int64_t h = 0; h < 6; ++h) {
+    for (int64_t i = 0; i < 70; ++i) {
+      const bool sees = h < 3 && i >= kBadKey;
+      ASSERT_EQ(std::isnan(result.lse.Get(h * 70 + i)), sees) << "head " << h << " query " << i;
+      for (int64_t d = 0; d < 8; ++d)
+        ASSERT_EQ(std::isnan(result.out.Get((h * 70 + i) * 8 + d)), sees) << "head " << h << " query " << i;
+    }
+  }
+}
+
 class OpAttentionLaws : public ::testing::TestWithParam<DType> {
  protected:
   std::mt19937_64 rng_{99};
