@@ -66,9 +66,11 @@ DocumentError DecodeDocument(const std::string& bytes, const Flags& flags, std::
   if (text.find_first_not_of(" \t\r\n\v\f") == std::string::npos) {
     return {InvalidArgument(flags.input, ": the document is empty"), "DOCUMENT_EMPTY"};
   }
-  if (bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF")) {
+  const bool utf16 = bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF");
+  if (utf16 && flags.encoding != "latin1") {
     return {InvalidArgument(flags.input,
-                            ": this is UTF-16, not UTF-8; convert it, e.g. with iconv -f utf-16 -t utf-8"),
+                            ": not UTF-8 at byte offset 0: it begins like UTF-16; convert it, e.g. with ",
+                            "iconv -f utf-16 -t utf-8"),
             "DOCUMENT_NOT_UTF8"};
   }
   if (const size_t nul = bytes.find('\0'); nul != std::string::npos) {

@@ -117,10 +117,7 @@ TEST(Document, NulBytes) {
 TEST(Document, NotUtf8) {
   const TestFolder folder;
   const std::pair<std::string, const char*> cases[] = {
-      {"caf\xe9 au lait", "offset 3"},  // Latin-1
-      {"\xff\xfe"
-       "ab",
-       "offset 0"},                       // the mark of UTF-16
+      {"caf\xe9 au lait", "offset 3"},    // Latin-1
       {"ab\xc3", "offset 2"},             // cut off at the end
       {"ab\xc0\xaf", "offset 2"},         // overlong
       {"ab\xed\xa0\x80", "offset 2"},     // a surrogate
@@ -132,6 +129,13 @@ TEST(Document, NotUtf8) {
   for (const auto& [bytes, offset] : cases)
     ExpectRejected(RunDocument(folder, bytes), "DOCUMENT_NOT_UTF8",
                    {"document.txt", offset, "--encoding latin1"});
+}
+
+TEST(Document, Utf16IsNamed) {
+  const TestFolder folder;
+  for (const std::string mark : {"\xff\xfe", "\xfe\xff"})
+    ExpectRejected(RunDocument(folder, mark + "ab"), "DOCUMENT_NOT_UTF8",
+                   {"document.txt", "offset 0", "UTF-16", "iconv"});
 }
 
 TEST(Document, Latin1) {
