@@ -26,12 +26,16 @@ class Timer {
   int64_t start_;
 };
 
+// `wide`: f32 room for a token block of outputs, used where a bias meets bf16 outputs, so that product and
+// bias are rounded once.
 absl::Status Apply(const Stream& stream, const TensorView& in, const Linear& linear, const TensorView& out,
-                   ModelTimes& times) {
+                   const Buffer& wide, ModelTimes& times) {
   const Timer timer(times.gemm);
-  RETURN_IF_ERROR(kernels::Gemm(stream, in, linear.weight, out));
-  if (linear.bias.data() == nullptr) return absl::OkStatus();
-  return kernels::AddBias(stream, out, linear.bias.View(DType::kF32, linear.weight.outputs));
+  if (linear.bias.data() == nullptr) return kernels::Gemm(stream, in, linear.weight, out);
+  const TensorView sum = out.dtype == DType::kF32 ? out : wide.View(DType::kF32, out.dim(0), out.dim(1));
+  RETURN_IF_ERROR(kernels::Gemm(stream, in, linear.weight, sum));
+  RETURN_IF_ERROR(kernels::AddBias(stream, sum, linear.bias.View(DType::kF32, linear.weight.outputs)));
+  return out.dtype == DType::kF32 ? absl::OkStatus() : kernels::Cast(stream, sum, out);
 }
 
 }  // namespace
@@ -46,6 +50,10 @@ absl::StatusOr<Model::Scratch> Model::Scratch::Create(const Model& model, Alloca
                                              kTokenBlock, wide));
   ASSIGN_OR_RETURN(scratch.narrow_, Buffer::Of(allocator, MemoryKind::kActivation, Device::kCpu,
                                                model.dtype(), kTokenBlock, std::max(c.ffn, c.hidden)));
+  if (model.dtype() != DType::kF32) {
+    ASSIGN_OR_RETURN(scratch.biased_, Buffer::Of(allocator, MemoryKind::kActivation, Device::kCpu,
+                                                 DType::kF32, kTokenBlock, std::max(wide, c.hidden)));
+  }
   return scratch;
 }
 
@@ -69,7 +77,7 @@ absl::Status Model::ProjectQkv(const Stream& stream, int64_t layer, const Tensor
       RETURN_IF_ERROR(kernels::RmsNorm(stream, hidden.Slice(0, at, end),
                                        w.attention_norm.View(DType::kF32, c.hidden), c.rms_epsilon, norm));
     }
-    RETURN_IF_ERROR(Apply(stream, norm, w.qkv, qkv, times));
+    RETURN_IF_ERROR(Apply(stream, norm, w.qkv, qkv, scratch.biased_, times));
     // [n, heads, head_dim] as [heads, n, head_dim]: the copies out of the block also change the order.
     const auto heads = [&](int64_t column, int64_t count) {
       TensorView view = qkv.Slice(1, column, column + count * c.head_dim);
@@ -98,19 +106,19 @@ absl::Status Model::FinishLayer(const Stream& stream, int64_t layer, const Tenso
   const TensorView gate_up = scratch.wide_.View(dtype_, n, 2 * c.ffn);
   const TensorView projected = scratch.narrow_.View(dtype_, n, c.hidden),
                    mlp = scratch.narrow_.View(dtype_, n, c.ffn);
-  RETURN_IF_ERROR(Apply(stream, attention, w.output, projected, times));
+  RETURN_IF_ERROR(Apply(stream, attention, w.output, projected, scratch.biased_, times));
   {
     const Timer timer(times.other);
     RETURN_IF_ERROR(kernels::Add(stream, hidden, projected));
     RETURN_IF_ERROR(
         kernels::RmsNorm(stream, hidden, w.ffn_norm.View(DType::kF32, c.hidden), c.rms_epsilon, norm));
   }
-  RETURN_IF_ERROR(Apply(stream, norm, w.gate_up, gate_up, times));
+  RETURN_IF_ERROR(Apply(stream, norm, w.gate_up, gate_up, scratch.biased_, times));
   {
     const Timer timer(times.other);
     RETURN_IF_ERROR(kernels::SiluMul(stream, gate_up, mlp));
   }
-  RETURN_IF_ERROR(Apply(stream, mlp, w.down, norm, times));
+  RETURN_IF_ERROR(Apply(stream, mlp, w.down, norm, scratch.biased_, times));
   const Timer timer(times.other);
   return kernels::Add(stream, hidden, norm);
 }
@@ -122,7 +130,7 @@ absl::Status Model::Logits(const Stream& stream, const TensorView& hidden, const
   const TensorView norm = scratch.norm_.View(dtype_, hidden.dim(0), config_.hidden);
   RETURN_IF_ERROR(kernels::RmsNorm(stream, hidden, final_norm_.View(DType::kF32, config_.hidden),
                                    config_.rms_epsilon, norm));
-  return Apply(stream, norm, head_, logits, times);
+  return Apply(stream, norm, head_, logits, scratch.biased_, times);
 }
 
 std::map<std::string, std::string> Model::KernelNames() const {

@@ -64,6 +64,7 @@ class Model {
    private:
     friend class Model;
     Buffer norm_, wide_, narrow_;  // [kTokenBlock, ...] of the compute type
+    Buffer biased_;                // f32 [kTokenBlock, ...], bf16 models only
   };
 
   // out: f32 [ids.size(), hidden]. INVALID_ARGUMENT for an id outside the vocabulary.
