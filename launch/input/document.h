@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/status.h"
@@ -54,6 +55,15 @@ struct DocumentError {
 struct InputItem {
   Document document;
   DocumentError error;
+
+  // Makes the item an error: what the document must not have then is dropped, and the error gets its line.
+  void SetError(DocumentError fault) {
+    document.text = {};
+    document.messages = {};
+    document.params = {};
+    error = std::move(fault);
+    error.line = document.line;
+  }
 };
 
 }  // namespace snapkv::launch
