@@ -2,6 +2,7 @@
 // From inputs to documents with unique ids.
 #include "launch/input/document_source.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -24,7 +25,12 @@ DocumentSource::DocumentSource(SourceOptions options, InputFiles files)
     : options_(std::move(options)), files_(std::move(files)) {
   for (const InputFile& file : files_.files) {
     has_jsonl_ = has_jsonl_ || file.jsonl;
-    if (file.regular) regular_files_.push_back(file.path);
+    struct stat info = {};
+    if (file.regular) {
+      regular_files_.push_back(file.path);
+    } else if (file.path == "-" && ::fstat(STDIN_FILENO, &info) == 0 && S_ISREG(info.st_mode)) {
+      regular_files_.push_back("/dev/stdin");
+    }
   }
 }
 

@@ -243,11 +243,10 @@ const JsonValue* JsonValue::Find(std::string_view name) const {
   return const_cast<JsonValue*>(this)->Find(name);
 }
 
-std::string ShownText(std::string_view text) {
-  constexpr size_t kMostBytes = 40;
+std::string ShownText(std::string_view text, size_t most_bytes) {
   std::string shown = "'";
   for (size_t pos = 0; pos < text.size();) {
-    if (shown.size() > kMostBytes) {
+    if (shown.size() > most_bytes) {
       shown += "...";
       break;
     }

@@ -36,7 +36,7 @@ struct JsonValue {
 
 // For a message: strings quoted, escaped and cut short, "an array", "an object", others as they are.
 std::string Shown(const JsonValue& value);
-std::string ShownText(std::string_view text);
+std::string ShownText(std::string_view text, size_t most_bytes = 40);
 
 inline constexpr int kMaxJsonDepth = 64;
 // Far more than any record needs; a line of 32 MiB could hold 16 million, at over 100 bytes each.

@@ -73,6 +73,9 @@ const Field<ShortRecord> kFields[] = {
     {"metadata", [](const Name&, V&, R&) { return DocumentError(); }},
 };
 
+// Of a path in a message; the system takes longer ones, but no reader does.
+constexpr size_t kShownPathBytes = 300;
+
 DocumentError TooLarge(const char* field, int64_t column, size_t bytes, int64_t most) {
   return RecordError("DOCUMENT_TOO_LARGE", column,
                      absl::StrCat("field '", field, "' has ", bytes, " bytes, more than ", most,
@@ -104,7 +107,7 @@ DocumentError ReadContent(const ShortRecord& record, const JsonValue& root, cons
     const std::string path = (std::filesystem::path(context.folder) / content.text).string();
     ReadOptions options = context.read;
     if (record.encoding != nullptr) options.encoding = record.encoding->text;
-    error = ReadTextFile(path, path, options, text);
+    error = ReadTextFile(path, ShownText(path, kShownPathBytes), options, text);
   }
   error.column = content.column;
   return error;

@@ -43,7 +43,7 @@ void LineReader::Append(std::string_view part) {
   last_ = part.back();
   bytes_ += static_cast<int64_t>(part.size());
   const auto most = static_cast<size_t>(max_line_bytes_) + 1;
-  if (bytes_ > static_cast<int64_t>(most)) {
+  if (static_cast<size_t>(bytes_) > most) {
     if (line_.capacity() > kKeptBytes) line_ = std::string();
     line_.clear();
     return;

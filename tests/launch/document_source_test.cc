@@ -446,6 +446,15 @@ TEST_F(DocumentSourceTest, StdinIsText) {
   EXPECT_THAT(Summaries(Drain(**source)), ElementsAre("-: From stdin.\n"));
 }
 
+TEST_F(DocumentSourceTest, StdinFromAFileIsAmongTheFiles) {
+  folder_.Write("a.txt", "a");
+  const Stdin in(::open("a.txt", O_RDONLY));
+  const auto source = DocumentSource::Open({.inputs = {"-"}});
+  ASSERT_THAT((*source)->files(), ElementsAre("/dev/stdin"));
+  EXPECT_TRUE(fs::equivalent((*source)->files()[0], "a.txt"));
+  EXPECT_THAT(Summaries(Drain(**source)), ElementsAre("-: a"));
+}
+
 TEST_F(DocumentSourceTest, StdinIsJsonlWhenAsked) {
   folder_.Write("a.txt", "a");
   {

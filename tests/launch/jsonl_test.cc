@@ -272,6 +272,11 @@ TEST(ShortRecord, PathThatCannotBeRead) {
   // A path that cannot be an id leaves the choice to the caller.
   ExpectBad({line("a\\nb"), "DOCUMENT_NOT_FOUND", 9, {"No such file"}, ""}, context);
   ExpectBad({line(std::string(600, 'p')), "DOCUMENT_NOT_FOUND", 9, {"File name too long"}, ""}, context);
+  // Messages stay short and printable.
+  ExpectBad({line("\\u001b[31m"), "DOCUMENT_NOT_FOUND", 9, {"\\u001b[31m"}, ""}, context);
+  const InputItem item = Parse(line(std::string(1'000'000, 'p')), context);
+  EXPECT_EQ(item.error.reason, "DOCUMENT_NOT_FOUND");
+  EXPECT_LT(item.error.status.message().size(), 500u);
 }
 
 TEST(ShortRecord, LinesThatAreNoRecord) {

@@ -107,6 +107,8 @@ TEST(LineReader, Limit) {
   }
 }
 
+TEST(LineReader, NoLimit) { EXPECT_THAT(ReadLines("a\nb\n", INT64_MAX), ElementsAre("1:a", "2:b")); }
+
 TEST(LineReader, LinesAcrossBuffers) {
   std::string bytes;
   std::vector<std::string> expected;
