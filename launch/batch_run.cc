@@ -52,7 +52,7 @@ std::string BatchRun::Describe() const {
 }
 
 void BatchRun::LogClosing(const std::vector<int64_t>& peak_bytes) const {
-  if (options_.one_text || flags_.progress == "none") return;
+  if (options_.one_text || flags_.progress == ProgressMode::kNone) return;
   BatchTotals totals = totals_;
   totals.seconds = absl::ToDoubleSeconds(absl::Now() - start_);
   LOG(Info) << ClosingLine(totals);
@@ -160,8 +160,8 @@ runtime::GenerateOptions BatchRun::MakeGenerateOptions(const Document& document)
   options.max_tokens = p.max_tokens;
   options.sampling.temperature = static_cast<float>(p.temperature);
   options.sampling.top_k = p.top_k;
-  options.sampling.top_p = static_cast<float>(p.top_p);
-  options.sampling.min_p = static_cast<float>(p.min_p);
+  options.sampling.top_p = p.top_p;
+  options.sampling.min_p = p.min_p;
   options.sampling.repeat_penalty = static_cast<float>(p.repeat_penalty);
   options.sampling.seed = SeedOf(p.seed, document.id);
   options.ignore_eos = flags_.ignore_eos;

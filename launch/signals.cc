@@ -21,6 +21,7 @@ void Handle(int signal) {
 }  // namespace
 
 void CatchSignals() {
+  signal(SIGPIPE, SIG_IGN);  // a reader of stdout that has gone is an error of writing
   for (const int signal : {SIGINT, SIGTERM}) {
     struct sigaction old {};
     sigaction(signal, nullptr, &old);
