@@ -7,16 +7,10 @@
 #include <vector>
 
 #include "launch/flags.h"
+#include "launch/input/document.h"
 #include "runtime/text/tokenizer.h"
 
 namespace snapkv::launch {
-
-// An error of one document, with the reason that goes into its record.
-struct DocumentError {
-  absl::Status status;
-  std::string reason;  // DOCUMENT_EMPTY, DOCUMENT_NOT_UTF8, CONTEXT_EXCEEDED, PARAMETER_INVALID, INTERNAL
-  bool ok() const { return status.ok(); }
-};
 
 // The bytes of a file or of stdin ("-"), at most kMostInputBytes. Errors name the path and the reason.
 inline constexpr size_t kMostInputBytes = size_t{256} << 20;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "launch/exit_codes.h"
-#include "launch/output_files.h"
+#include "launch/output/output_files.h"
 #include "runtime/text/utf8.h"
 
 #ifndef SNAPKV_VERSION

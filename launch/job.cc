@@ -11,7 +11,7 @@
 #include "launch/exit_codes.h"
 #include "launch/keep_alive.h"
 #include "launch/model_store.h"
-#include "launch/output_files.h"
+#include "launch/output/output_files.h"
 #include "launch/stats_report.h"
 #include "launch/threads.h"
 #include "runtime/model/safetensors.h"
@@ -26,6 +26,10 @@ namespace fs = std::filesystem;
 int Report(const absl::Status& status, int exit_code) {
   LOG(Error) << status.message();
   return exit_code;
+}
+
+std::string PolicyName(runtime::CachePolicy policy) {
+  return policy == runtime::CachePolicy::kFull ? "full" : "snapkv";
 }
 
 }  // namespace
@@ -263,8 +267,29 @@ absl::StatusOr<int> PrefillJob::Summarise() {
 std::string PrefillJob::Params() const {
   std::error_code error;
   const auto bytes = fs::file_size(model_path_, error);
-  return ParamsSha256(flags_, fs::path(model_path_).filename().string(),
-                      error ? 0 : static_cast<int64_t>(bytes), DTypeName(dtype_));
+  const auto& c = flags_.compression;
+  RunParams params{.model_name = fs::path(model_path_).filename().string(),
+                   .model_bytes = error ? 0 : static_cast<int64_t>(bytes),
+                   .dtype = DTypeName(dtype_),
+                   .policy = PolicyName(c.policy),
+                   .capacity = c.capacity,
+                   .window = c.window,
+                   .kernel = c.kernel,
+                   .pool = std::to_string(static_cast<int>(c.pool)),
+                   .group = std::to_string(static_cast<int>(c.group)),
+                   .raw = flags_.raw,
+                   .encoding = flags_.encoding,
+                   .context = flags_.context,
+                   .overflow = "error",
+                   .ignore_eos = flags_.ignore_eos};
+  params.defaults.prompt = flags_.prompt;
+  params.defaults.system = flags_.system;
+  params.defaults.max_tokens = flags_.max_tokens;
+  params.defaults.temperature = flags_.temperature;
+  params.defaults.repeat_penalty = flags_.repeat_penalty;
+  params.defaults.seed = flags_.seed;
+  params.defaults.stops = flags_.stops;
+  return ParamsSha256(params);
 }
 
 int PrefillJob::WriteResults(const runtime::PrefillResult& prefill,
@@ -274,8 +299,19 @@ int PrefillJob::WriteResults(const runtime::PrefillResult& prefill,
   if (const absl::Status status = WriteDumps(prefill); !status.ok())
     return Report(status, kExitOutputNotWritable);
   if (flags_.output_format() == OutputFormat::kJsonl) {
-    return Emit(ToLine(SuccessRecord(flags_, DocumentId(), Params(), static_cast<int64_t>(tokens_.size()),
-                                     prefill, *generation, times)));
+    const DocumentResult result{.id = DocumentId(),
+                                .text = generation->text,
+                                .token_ids = generation->token_ids,
+                                .finish_reason = generation->finish_reason,
+                                .prompt_tokens = static_cast<int64_t>(tokens_.size()),
+                                .policy = PolicyName(flags_.compression.policy),
+                                .rows_full = prefill.rows_full,
+                                .rows_kept = prefill.rows_kept,
+                                .bytes_full = prefill.bytes_full,
+                                .bytes_kept = prefill.bytes_kept,
+                                .prefill_s = times.prefill_s,
+                                .decode_s = times.decode_s};
+    return Emit(RecordLine(result, {.params_sha256 = Params(), .token_ids = flags_.return_token_ids}));
   }
   if (generation->finish_reason == "length") {
     LOG(Info) << "the text stops at --max-tokens " << flags_.max_tokens;
@@ -312,7 +348,7 @@ absl::Status PrefillJob::WriteDumps(const runtime::PrefillResult& prefill) const
 int PrefillJob::Reject(const DocumentError& error) const {
   LOG(Error) << error.status.message();
   if (flags_.output_format() == OutputFormat::kJsonl && !flags_.print_tokens && !flags_.dry_run) {
-    const int written = Emit(ToLine(ErrorRecord(DocumentId(), Params(), error)));
+    const int written = Emit(RecordLine({.id = DocumentId(), .error = error}, {.params_sha256 = Params()}));
     if (written != kExitOk) return written;
   }
   return kExitDocumentsFailed;

@@ -11,12 +11,17 @@
 #include "comm/bootstrap.h"
 #include "launch/document_input.h"
 #include "launch/flags.h"
-#include "launch/record.h"
+#include "launch/output/record.h"
 #include "runtime/engine/context.h"
 #include "runtime/engine/generate.h"
 #include "runtime/model/gguf.h"
 
 namespace snapkv::launch {
+
+struct DocumentTimes {
+  double prefill_s = 0;
+  double decode_s = 0;
+};
 
 // SPMD: every rank makes the same calls. Rank 0 reads the input, writes the output and speaks for all.
 class PrefillJob {

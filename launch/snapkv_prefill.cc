@@ -14,7 +14,7 @@
 #include "launch/flags.h"
 #include "launch/job.h"
 #include "launch/model_store.h"
-#include "launch/output_files.h"
+#include "launch/output/output_files.h"
 
 namespace snapkv::launch {
 namespace {
