@@ -24,9 +24,9 @@ struct BatchTotals {
 std::string ClosingLine(const BatchTotals& totals);
 
 struct ClosingRow {
-  std::string id;
+  std::string id{};
   bool failed = false;  // only id and error count
-  std::string error;    // reason, e.g. CONTEXT_EXCEEDED
+  std::string error{};  // reason, e.g. CONTEXT_EXCEEDED
   int64_t prompt_tokens = 0;
   int64_t rows_full = 0, rows_kept = 0;
   int64_t bytes_full = 0, bytes_kept = 0;

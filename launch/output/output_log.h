@@ -18,11 +18,11 @@
 namespace snapkv::launch {
 
 struct OutputLogOptions {
-  std::string path;           // "" or "-": stdout. A pipe or device is written straight, without a lock
-  bool resume = false;        // go on with a file that holds records of the same parameters
-  bool retry_errors = false;  // with resume: records of errors are removed, their documents done again
-  bool force = false;         // drop what an existing file holds
-  std::string params_sha256;  // 64 digits, as in every record
+  std::string path{};           // "" or "-": stdout. A pipe or device is written straight, without a lock
+  bool resume = false;          // go on with a file that holds records of the same parameters
+  bool retry_errors = false;    // with resume: records of errors are removed, their documents done again
+  bool force = false;           // drop what an existing file holds
+  std::string params_sha256{};  // 64 digits, as in every record
   absl::Duration sync_interval = absl::Seconds(1);  // data reaches the disk about this often
 };
 

@@ -32,9 +32,9 @@ struct ProgressState {
 struct ProgressOptions {
   ProgressMode mode = ProgressMode::kAuto;
   std::function<absl::Time()> clock = absl::Now;
-  std::function<void(const std::string&)> write;  // default: write(2) to stderr
-  std::function<int()> columns;                   // default: of the terminal, else $COLUMNS, else 80
-  std::optional<bool> terminal;                   // default: whether stderr is one
+  std::function<void(const std::string&)> write{};  // default: write(2) to stderr
+  std::function<int()> columns{};                   // default: of the terminal, else $COLUMNS, else 80
+  std::optional<bool> terminal{};                   // default: whether stderr is one
   absl::Duration bar_interval = absl::Milliseconds(200);
   absl::Duration line_interval = absl::Seconds(30);
   absl::Duration rate_window = absl::Seconds(30);

@@ -14,18 +14,18 @@ namespace snapkv::launch {
 
 // What decides the results of a run, beside its documents. Every field goes into the hash.
 struct RunParams {
-  std::string model_name;  // of the file, without its folder: it may lie elsewhere on another machine
+  std::string model_name{};  // of the file, without its folder: it may lie elsewhere on another machine
   int64_t model_bytes = 0;
-  std::string model_fingerprint;  // of its content; may be ""
-  std::string dtype;              // "f32" or "bf16"
-  DocumentParams defaults;        // what a record may override
-  std::string policy;             // "snapkv" or "full"
+  std::string model_fingerprint{};  // of its content; may be ""
+  std::string dtype{};              // "f32" or "bf16"
+  DocumentParams defaults{};        // what a record may override
+  std::string policy{};             // "snapkv" or "full"
   int64_t capacity = 0, window = 0, kernel = 0;
-  std::string pool, group;
+  std::string pool{}, group{};
   bool raw = false;
-  std::string encoding;
-  int64_t context = 0;   // as used, in tokens
-  std::string overflow;  // "error" or "middle"
+  std::string encoding{};
+  int64_t context = 0;     // as used, in tokens
+  std::string overflow{};  // "error" or "middle"
   bool ignore_eos = false;
 };
 
@@ -35,24 +35,24 @@ std::string ParamsSha256(const RunParams& params);
 
 // What became of a document: an error, or a text and figures.
 struct DocumentResult {
-  std::string id;
+  std::string id{};
   RecordForm form = RecordForm::kShort;
-  DocumentError error;  // set: nothing below is used
-  std::string text;
-  std::vector<int32_t> token_ids;  // generated, with the one that ended them
-  std::string finish_reason;       // "stop" or "length"
+  DocumentError error{};  // set: nothing below is used
+  std::string text{};
+  std::vector<int32_t> token_ids{};  // generated, with the one that ended them
+  std::string finish_reason{};       // "stop" or "length"
   int64_t prompt_tokens = 0;
-  std::string policy;                    // "snapkv" or "full"
+  std::string policy{};                  // "snapkv" or "full"
   int64_t rows_full = 0, rows_kept = 0;  // as in runtime::PrefillResult
   int64_t bytes_full = 0, bytes_kept = 0;
   double queue_s = 0, prefill_s = 0, decode_s = 0;
-  std::optional<Truncation> truncated;
+  std::optional<Truncation> truncated{};
 };
 
 // What all records of a run share.
 struct RecordContext {
-  std::string params_sha256;
-  std::string model;           // OpenAI form
+  std::string params_sha256{};
+  std::string model{};         // OpenAI form
   int64_t created_unix_s = 0;  // OpenAI form
   bool token_ids = false;      // --return-token-ids
 };

@@ -69,9 +69,9 @@ class LineReader {
 };
 
 struct ScanOptions {
-  std::string path;           // for messages
-  std::string params_sha256;  // that every record must carry
-  bool drop_errors = false;   // --retry-errors
+  std::string path{};           // for messages
+  std::string params_sha256{};  // that every record must carry
+  bool drop_errors = false;     // --retry-errors
 };
 
 struct ScanResult {
