@@ -9,6 +9,7 @@
 
 #include "kernels/base/status.h"
 #include "launch/input/document.h"
+#include "launch/input/input_files.h"
 #include "launch/output/progress.h"
 #include "launch/prompt_builder.h"
 #include "runtime/engine/context.h"
@@ -17,8 +18,6 @@ namespace snapkv::launch {
 
 enum class OutputFormat : uint8_t { kText, kJsonl };
 enum class DTypeChoice : uint8_t { kAuto, kF32, kBf16 };
-
-enum class InputFormat : uint8_t { kAuto, kText, kJsonl };
 
 struct Flags {
   std::string model;

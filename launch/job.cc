@@ -138,6 +138,7 @@ std::optional<int> PrefillJob::OpenSource() {
   options.format = flags_.input_format;
   options.max_document_bytes = flags_.max_document_bytes;
   options.max_line_bytes = flags_.max_line_bytes;
+  options.stop = [] { return PendingSignal() != 0; };
   auto source = DocumentSource::Open(options);
   if (!source.ok()) return Report(source.status(), kExitInputUnreadable);
   source_ = *std::move(source);
