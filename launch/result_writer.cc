@@ -63,7 +63,7 @@ void ResultWriter::Run() {
 }
 
 absl::Status ResultWriter::Write(const std::string& text) {
-  return log_ ? log_->Append(text) : WriteStdout(text);
+  return log_ ? Annotate(log_->Append(text), "--output") : WriteStdout(text);
 }
 
 absl::Status ResultWriter::Finish(bool discard_if_empty) {

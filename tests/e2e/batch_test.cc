@@ -144,7 +144,7 @@ TEST_F(Batch, EveryBadLineIsOneRecordAndTheBatchGoesOn) {
     EXPECT_EQ(ReasonOf(records.at(id)), reason) << id << ": " << records.at(id).dump();
   }
   EXPECT_EQ(records.at("line-1")["error"]["line"], 1);
-  EXPECT_EQ(records.at("line-1")["error"]["column"], 1);
+  EXPECT_EQ(records.at("line-1")["error"]["column"], 2);
   EXPECT_EQ(records.at("line-15")["error"]["column"], 12) << records.at("line-15").dump();
   EXPECT_EQ(records.at("typo")["error"]["line"], 12);
   EXPECT_THAT(records.at("typo")["error"]["message"].get<std::string>(), HasSubstr("max_token"));
@@ -286,7 +286,7 @@ TEST_F(Resume, NeedsTheSameParametersAndModel) {
   ASSERT_EQ(Run({}).exit_code, 1);
   const std::string before = Slurp(out_);
   for (const Strings& flags :
-       std::vector<Strings>{{"--max-tokens", "9"}, {"--window", "16"}, {"--prompt", "Why?"}}) {
+       std::vector<Strings>{{"--seed", "9"}, {"--window", "16"}, {"--prompt", "Why?"}}) {
     const ProgramResult result = Run(Join({"--resume"}, flags));
     EXPECT_EQ(result.exit_code, 6) << result.ToString();
     EXPECT_THAT(result.err, HasSubstr("params_sha256"));
