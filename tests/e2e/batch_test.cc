@@ -325,7 +325,7 @@ const std::string& LongModel() {
   static const TestFolder folder;
   static const std::string path = [] {
     TinyModelOptions options = SmallOptions();
-    options.layers = 60;
+    options.layers = 30;
     const std::string file = folder.Path("long.gguf");
     EXPECT_TRUE(TinyTextGguf(options).Write(file));
     return file;
