@@ -357,6 +357,7 @@ absl::StatusOr<int> PrefillJob::RunDocuments() {
   const runtime::RankContext context{*model, world_.host(), world_.device(), stream_, allocator, stats};
   runtime::BatchOptions options;
   options.max_batch = flags_.max_batch;
+  options.decode_in_prefill_from = (flags_.max_batch + 1) / 2;
   options.cache_bytes = flags_.cache_bytes > 0 ? flags_.cache_bytes : AvailableMemory() / 2;
   options.comm_timeout = absl::Seconds(flags_.comm_timeout_s);
   options.signal = PendingSignal;

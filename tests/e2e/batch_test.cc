@@ -415,6 +415,7 @@ TEST_F(Ends, ASignalToOneRankEndsAllInOrder) {
 TEST_F(Ends, TwoRunsDoNotShareAnOutput) {
   auto program = Start({});
   WaitForRecords(*program);
+  kill(program->pid(), SIGSTOP);  // or it might be done before the second gives up
   for (const char* flag : {"--resume", "--force"}) {
     const ProgramResult second = Start({flag})->Wait();
     EXPECT_EQ(second.exit_code, 6) << second.ToString();
