@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/status.h"
@@ -49,11 +50,27 @@ struct DocumentError {
   bool ok() const { return status.ok(); }
 };
 
+// What --overflow middle has left out of a document.
+struct Truncation {
+  int64_t tokens_full = 0;     // of the whole prompt, as it was
+  int64_t tokens_removed = 0;  // from it
+  int64_t bytes_removed = 0;   // of text
+};
+
 // What an input yields next: a document, or an error in its place (then only id, form, source and line of the
 // document are set).
 struct InputItem {
   Document document;
   DocumentError error;
+
+  // Makes the item an error: what the document must not have then is dropped, and the error gets its line.
+  void SetError(DocumentError fault) {
+    document.text = {};
+    document.messages = {};
+    document.params = {};
+    error = std::move(fault);
+    error.line = document.line;
+  }
 };
 
 }  // namespace snapkv::launch

@@ -238,7 +238,7 @@ absl::Status OutputLog::Fail(const std::string& what, int error) const {
 }
 
 absl::Status OutputLog::Append(const std::string& line) {
-  CHECK(!line.empty() && line.find('\n') == line.size() - 1) << "a record is one line";
+  CHECK(line.ends_with('\n')) << "a record ends with its line";
   if (broken_) return FailedPrecondition(name_, ": an earlier record was torn");
   if (fd_ < 0) return FailedPrecondition(name_, ": is closed");
   size_t written = 0;

@@ -51,8 +51,9 @@ class OutputLog {
   int64_t bytes() const { return size_; }
   const std::string& name() const { return name_; }  // for messages: the path, or "stdout"
 
-  // Writes a whole record; `line` ends in '\n' and has no other. When that fails the file is cut back to the
-  // last whole record and FAILED_PRECONDITION names it and what is saved; Append may be tried again.
+  // Writes a whole record; `line` ends in '\n' (and has no other, if it is to be resumed). When that fails
+  // the file is cut back to the last whole record and FAILED_PRECONDITION names it and what is saved; Append
+  // may be tried again.
   absl::Status Append(const std::string& line);
   // Data to the disk, if any is not there yet; Append does so when sync_interval has passed. An error also
   // when the file was deleted meanwhile: then nobody would find what is written.

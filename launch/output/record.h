@@ -33,13 +33,6 @@ struct RunParams {
 // in f32, the batch size or the output's form, are not in it.
 std::string ParamsSha256(const RunParams& params);
 
-// What --overflow middle cut out of a document.
-struct Truncation {
-  int64_t tokens_full = 0;     // of the prompt as it was
-  int64_t tokens_removed = 0;  // tokens_full - tokens_removed is usage.prompt_tokens
-  int64_t bytes_removed = 0;   // of the document's text
-};
-
 // What became of a document: an error, or a text and figures.
 struct DocumentResult {
   std::string id{};

@@ -93,7 +93,7 @@ absl::StatusOr<std::optional<RecordHead>> ParseRecordHead(std::string_view line)
   return head;
 }
 
-absl::StatusOr<bool> LineReader::Fill() {
+absl::StatusOr<bool> RecordFile::Fill() {
   used_ = filled_ = 0;
   while (read_ < bytes_) {
     const size_t most = static_cast<size_t>(std::min<int64_t>(bytes_ - read_, kBufferBytes));
@@ -108,7 +108,7 @@ absl::StatusOr<bool> LineReader::Fill() {
   return false;
 }
 
-absl::StatusOr<std::optional<LineReader::Line>> LineReader::Next() {
+absl::StatusOr<std::optional<RecordFile::Line>> RecordFile::Next() {
   line_.clear();
   Line line;
   line.number = ++number_;
@@ -137,7 +137,7 @@ absl::StatusOr<std::optional<LineReader::Line>> LineReader::Next() {
 absl::StatusOr<ScanResult> ScanRecords(int fd, int64_t bytes, const ScanOptions& options) {
   ScanResult result;
   Keeper keeper(options, result);
-  LineReader reader(fd, bytes);
+  RecordFile reader(fd, bytes);
   int64_t records = 0;
   bool bad_is_ours = false;
   std::optional<int64_t> bad;  // the number of a line that is not a record; only the last may be one
@@ -145,7 +145,7 @@ absl::StatusOr<ScanResult> ScanRecords(int fd, int64_t bytes, const ScanOptions&
     auto next = reader.Next();
     if (!next.ok()) return Annotate(next.status(), options.path);
     if (!next->has_value()) break;
-    const LineReader::Line& line = **next;
+    const RecordFile::Line& line = **next;
     if (line.complete && IsBlank(line.text)) continue;
     if (bad.has_value()) return LineError(options, *bad, kNotOurs);
     std::optional<RecordHead> head;
@@ -180,7 +180,7 @@ absl::StatusOr<int64_t> CopyKeptRecords(int fd, int64_t end_bytes, const ScanOpt
   constexpr size_t kBlock = size_t{256} << 10;
   ScanResult again;
   Keeper keeper(options, again);
-  LineReader reader(fd, end_bytes);
+  RecordFile reader(fd, end_bytes);
   std::string block;
   int64_t bytes = 0;
   const auto flush = [&]() -> absl::Status {

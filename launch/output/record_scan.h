@@ -38,7 +38,7 @@ struct RecordHead {
 absl::StatusOr<std::optional<RecordHead>> ParseRecordHead(std::string_view line);
 
 // Lines of a file by pread(2), in memory of one line. Lines longer than kMostRecordBytes are cut to it.
-class LineReader {
+class RecordFile {
  public:
   static constexpr size_t kMostRecordBytes = size_t{64} << 20;
 
@@ -51,7 +51,7 @@ class LineReader {
   };
 
   // Reads the first `bytes` bytes of `fd`, which stays the caller's.
-  LineReader(int fd, int64_t bytes) : fd_(fd), bytes_(bytes), buffer_(kBufferBytes) {}
+  RecordFile(int fd, int64_t bytes) : fd_(fd), bytes_(bytes), buffer_(kBufferBytes) {}
   // nullopt at the end. Errors are those of reading.
   absl::StatusOr<std::optional<Line>> Next();
 
