@@ -303,7 +303,7 @@ TEST(RecordScan, ALineOverTheLimitIsNoRecord) {
   const std::string path = folder / "out.jsonl";
   const std::string a = Samples()[0].line;
   const std::string huge =
-      "{\"id\":\"h\",\"params_sha256\":\"" + std::string(LineReader::kMostRecordBytes, 'x') + "\"}\n";
+      "{\"id\":\"h\",\"params_sha256\":\"" + std::string(RecordFile::kMostRecordBytes, 'x') + "\"}\n";
   WriteBytes(path, a + huge + a);
   EXPECT_THAT(RefusedAs(path, Resuming(path)), HasSubstr("line 2: is not a record"));
   ResumeAndFinish(path, a + huge, 1, "a huge last line");
@@ -321,7 +321,7 @@ TEST(RecordScan, LinesLongerThanTheBuffer) {
   for (const std::string& line : lines) text += line;
   WriteBytes(path, text);
   const int fd = open(path.c_str(), O_RDONLY);
-  LineReader reader(fd, static_cast<int64_t>(text.size()));
+  RecordFile reader(fd, static_cast<int64_t>(text.size()));
   int64_t begin = 0;
   for (size_t i = 0; i < lines.size(); ++i) {
     const auto line = reader.Next();
