@@ -195,7 +195,8 @@ absl::Status OutputLog::Resume() {
   if (scan_.torn) LOG(Info) << name_ << ": the torn last line is dropped; its document is done again";
   if (scan_.dropped_doubles > 0) {
     LOG(Warning) << name_ << ": " << scan_.dropped_doubles
-                 << " records are dropped because an earlier one has the same id";
+                 << (scan_.dropped_doubles == 1 ? " record is" : " records are")
+                 << " dropped because an earlier one has the same id";
   }
   return absl::OkStatus();
 }
@@ -232,8 +233,9 @@ absl::Status OutputLog::CutTo(int64_t bytes) {
 
 std::string OutputLog::Saved() const {
   const int64_t records = scan_.kept_ok + scan_.kept_errors + appended_;
-  if (!is_file_) return absl::StrCat(records, " records were written before");
-  return absl::StrCat("it holds ", records, " whole records; make room and go on with --resume");
+  const std::string counted = absl::StrCat(records, records == 1 ? " record" : " records");
+  if (!is_file_) return absl::StrCat(counted, " written before");
+  return absl::StrCat("it holds ", counted, ", each whole; make room and go on with --resume");
 }
 
 absl::Status OutputLog::Fail(const std::string& what, int error) const {

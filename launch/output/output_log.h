@@ -27,7 +27,7 @@ struct OutputLogOptions {
   absl::Duration sync_interval = absl::Seconds(1);  // data reaches the disk about this often
 };
 
-// One thread uses it.
+// One thread uses it; Has, kept_ok, kept_errors, dropped_errors and name may be called by any.
 class OutputLog {
  public:
   // Opens or creates the file. On an error an existing file keeps its content.

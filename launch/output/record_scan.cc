@@ -157,7 +157,6 @@ absl::StatusOr<ScanResult> ScanRecords(int fd, int64_t bytes, const ScanOptions&
     if (!head.has_value()) {
       bad = line.number;
       bad_is_ours = records > 0 || BeginsLikeRecord(line.text);
-      result.end_bytes = line.begin;
       continue;
     }
     if (head->params_sha256 != options.params_sha256) {

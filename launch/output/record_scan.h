@@ -79,7 +79,7 @@ struct ScanResult {
   int64_t kept_ok = 0, kept_errors = 0;
   int64_t dropped_errors = 0;   // with drop_errors
   int64_t dropped_doubles = 0;  // records whose id an earlier kept record has
-  int64_t end_bytes = 0;        // where the whole records end; a torn last line begins here
+  int64_t end_bytes = 0;        // where the last whole record ends; a torn line and blank ones may follow
   bool torn = false;
   // Some record before end_bytes is to go, which takes a new file.
   bool rewrite() const { return dropped_errors + dropped_doubles > 0; }
