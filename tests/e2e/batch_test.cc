@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/batch_support.h"
+#include "tests/support/golden.h"
 
 namespace snapkv::testing {
 namespace {
@@ -410,6 +411,40 @@ TEST_F(Ends, ASignalToOneRankEndsAllInOrder) {
   EXPECT_EQ(result.exit_code, 143) << result.ToString();
   for (const Json& record : ParseRecords(Slurp(out_))) EXPECT_EQ(record["usage"]["completion_tokens"], 60);
   CheckResumes(3);
+}
+
+TEST_F(Ends, RunShHandsSignalsToTheRanks) {
+  for (const auto& [number, exit_code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
+    fs::remove(out_);
+    ProgramOptions options;
+    options.argv = {SourceFolder() + "/launch/run.sh",
+                    "-n",
+                    "2",
+                    "--build-dir",
+                    fs::path(PrefillPath()).parent_path().parent_path().string(),
+                    "--model",
+                    LongModel(),
+                    "--dtype",
+                    "f32",
+                    "--threads",
+                    "1",
+                    "--input",
+                    lines_,
+                    "--output",
+                    out_,
+                    "--max-tokens",
+                    "60",
+                    "--ignore-eos"};
+    auto program = Program::Start(options);
+    ASSERT_TRUE(program.ok()) << program.status();
+    WaitForRecords(**program);
+    kill((*program)->pid(), number);
+    const ProgramResult result = (*program)->Wait();
+    EXPECT_EQ(result.exit_code, exit_code) << result.ToString();
+    const auto records = ParseRecords(Slurp(out_));
+    EXPECT_LT(records.size(), static_cast<size_t>(kDocuments));
+    for (const Json& record : records) EXPECT_EQ(record["usage"]["completion_tokens"], 60);
+  }
 }
 
 TEST_F(Ends, TwoRunsDoNotShareAnOutput) {
