@@ -232,8 +232,6 @@ void BatchRun::OnFinished(int64_t ticket, absl::StatusOr<runtime::Generation> ge
   if (flags_.output_format() == OutputFormat::kText && r.finish_reason == "length" && options_.one_text)
     LOG(Info) << "the text stops at --max-tokens " << document.params.max_tokens;
   writer_.Put(ticket, Render(r));
-  r.text.clear();
-  r.token_ids.clear();
   if (rows_.size() <= kMostRows) rows_.push_back(ToClosingRow(r));
 }
 

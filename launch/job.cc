@@ -29,6 +29,8 @@ namespace fs = std::filesystem;
 
 // Documents that wait, read and tokenized, for the engine.
 constexpr size_t kReadAhead = 4;
+// The ranks of a job whose launcher was killed end a moment after it.
+constexpr absl::Duration kLockWait = absl::Seconds(5);
 
 int Report(const absl::Status& status, int exit_code) {
   LOG(Error) << status.message();
@@ -182,6 +184,7 @@ std::optional<int> PrefillJob::OpenOutput(std::shared_ptr<OutputLog>& log) const
   options.retry_errors = flags_.retry_errors;
   options.force = flags_.force;
   options.params_sha256 = Params();
+  if (flags_.resume) options.lock_wait = kLockWait;
   auto opened = OutputLog::Open(options);
   if (!opened.ok()) {
     const bool usage = absl::IsInvalidArgument(opened.status());
@@ -354,6 +357,7 @@ absl::StatusOr<int> PrefillJob::RunDocuments() {
   const runtime::RankContext context{*model, world_.host(), world_.device(), stream_, allocator, stats};
   runtime::BatchOptions options;
   options.max_batch = flags_.max_batch;
+  options.decode_in_prefill_from = (flags_.max_batch + 1) / 2;
   options.cache_bytes = flags_.cache_bytes > 0 ? flags_.cache_bytes : AvailableMemory() / 2;
   options.comm_timeout = absl::Seconds(flags_.comm_timeout_s);
   options.signal = PendingSignal;

@@ -13,9 +13,9 @@
 namespace snapkv::launch {
 namespace {
 
-DocumentError DuplicateId(const std::string& id) {
+DocumentError DuplicateId(const std::string& id, int64_t column = 0) {
   return {InvalidArgument("the id '", id, "' was used before; give every document an id of its own"),
-          "DOCUMENT_ID_DUPLICATE"};
+          "DOCUMENT_ID_DUPLICATE", 0, column};
 }
 
 }  // namespace
@@ -119,6 +119,7 @@ std::optional<InputItem> DocumentSource::NextLine() {
   ++jsonl_->records;
   const Line& l = **line;
   InputItem item;
+  int64_t id_column = 0;
   if (l.too_long) {
     item.document.source = file.name;
     item.document.line = l.number;
@@ -127,7 +128,7 @@ std::optional<InputItem> DocumentSource::NextLine() {
                                    "(\"path\"), or raise the limit"),
                    "DOCUMENT_TOO_LARGE"});
   } else {
-    item = ParseRecord(l.text, l.number, jsonl_->context);
+    item = ParseRecord(l.text, l.number, jsonl_->context, &id_column);
   }
   if (absl::IsCancelled(item.error.status)) {
     End();
@@ -137,7 +138,7 @@ std::optional<InputItem> DocumentSource::NextLine() {
   if (item.document.id.empty()) {
     item.document.id = ids_.AddUnique(own);
   } else if (!ids_.Add(item.document.id)) {
-    DocumentError error = DuplicateId(item.document.id);
+    DocumentError error = DuplicateId(item.document.id, id_column);
     item.document.id = ids_.AddUnique(own);
     item.SetError(std::move(error));
   }

@@ -20,13 +20,13 @@
 namespace snapkv::launch {
 
 struct SourceOptions {
-  std::vector<std::string> inputs;  // FindInputFiles says what they may be
-  DocumentParams defaults;          // of what a record does not set
-  std::string encoding = "utf-8";   // or "latin1": of text files and of "path"; JSONL is always UTF-8
+  std::vector<std::string> inputs = {};  // FindInputFiles says what they may be
+  DocumentParams defaults = {};          // of what a record does not set
+  std::string encoding = "utf-8";        // or "latin1": of text files and of "path"; JSONL is always UTF-8
   InputFormat format = InputFormat::kAuto;
   int64_t max_document_bytes = kMaxDocumentBytes;
   int64_t max_line_bytes = int64_t{32} << 20;
-  StopFn stop;  // true ends the input: pipes are then not waited for any longer
+  StopFn stop = nullptr;  // true ends the input: pipes are then not waited for any longer
 };
 
 // Holds the list of files, a hash of each id, and the document at hand; no more, whatever the inputs hold.

@@ -48,25 +48,25 @@ class CountingIterator {
   const char** reached_;
 };
 
-// A token that the parser read to its end, so that it is at fault as a whole.
-bool IsWholeToken(std::string_view token) {
-  if (token == "true" || token == "false" || token == "null") return true;
-  if (token.empty()) return false;
-  if (token[0] == '"') {
-    size_t backslashes = 0;
-    if (token.size() < 2 || token.back() != '"') return false;
-    for (size_t i = token.size() - 1; i > 0 && token[i - 1] == '\\'; --i) ++backslashes;
-    return backslashes % 2 == 0;
+// The token at the end of `read` that the parser read completely, so that it is at fault as a whole, or "".
+std::string WholeToken(const std::string& read) {
+  for (const char* literal : {"true", "false", "null"}) {
+    if (read.ends_with(literal)) return literal;
   }
-  const bool number = token[0] == '-' || (token[0] >= '0' && token[0] <= '9');
-  return number && token.back() >= '0' && token.back() <= '9';
+  if (read.size() >= 2 && read[0] == '"' && read.back() == '"') {
+    size_t backslashes = 0;
+    for (size_t i = read.size() - 1; i > 0 && read[i - 1] == '\\'; --i) ++backslashes;
+    return backslashes % 2 == 0 ? read : "";
+  }
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (read.empty() || !(digit(read[0]) || read[0] == '-') || !digit(read.back())) return "";
+  return read.find_first_not_of("0123456789+-.eE") == std::string::npos ? read : "";
 }
 
-// "\ud83d" whose other half is missing, near the end of what was read.
-bool HasSurrogate(std::string_view token) {
-  const size_t at = token.rfind("\\u");
-  return at != std::string_view::npos && at + 3 < token.size() && (token[at + 2] | 0x20) == 'd' &&
-         std::string_view("89abcdefABCDEF").find(token[at + 3]) != std::string_view::npos;
+// Half of a surrogate pair ("\ud83d") is told from other faults of a string by the library's own description.
+// If it put it otherwise, our message would only be more general.
+bool IsAboutSurrogates(std::string_view what) {
+  return what.substr(0, what.find("; last read")).find("invalid string: surrogate") != std::string_view::npos;
 }
 
 // What the JSON parser tells while it reads, turned into a tree of values.
@@ -212,22 +212,24 @@ bool LineHandler::parse_error(size_t position, const std::string& token, const J
   // `position` counts the bytes read, so it is the column of the last; the end of the line counts as one
   // byte.
   size_t column = std::clamp<size_t>(position, 1, line_.size() + 1);
-  if (IsWholeToken(token) && token.size() <= column) column -= token.size() - 1;
-  const char* const at = line_.data() + column - 1;
-  if (error.id == kNumberOverflow) return Fail(at, "not JSON: a number that is too large");
-  if (HasSurrogate(token) && !IsWholeToken(token)) {
+  const char* at = line_.data() + column - 1;
+  if (column > line_.size()) return Fail(at, "not JSON: the line ends before its object does");
+  if (IsAboutSurrogates(error.what())) {
     return Fail(at, "not JSON: half of a surrogate pair (\\ud800 to \\udfff): both halves must be there");
   }
-  if (column > line_.size()) return Fail(at, "not JSON: the line ends before its object does");
+  const std::string whole = WholeToken(token);
+  if (!whole.empty() && whole.size() <= column) {
+    column -= whole.size() - 1;
+    at = line_.data() + column - 1;
+    if (error.id == kNumberOverflow) return Fail(at, "not JSON: a number that is too large");
+    return Fail(at, "not JSON: unexpected " + (whole[0] == '"' ? "string" : ShownText(whole)));
+  }
   const auto byte = static_cast<unsigned char>(*at);
   if (byte < 0x20) {
     return Fail(at, absl::StrFormat("not JSON: a control character (byte 0x%02x) that is not escaped", byte));
   }
   const int length = runtime::ReadUtf8(line_, column - 1).length;
-  return Fail(at, absl::StrCat("not JSON: unexpected ",
-                               token.size() > 1 && IsWholeToken(token)
-                                   ? token.substr(0, 1) == "\"" ? "string" : ShownText(token)
-                                   : ShownText(line_.substr(column - 1, static_cast<size_t>(length)))));
+  return Fail(at, "not JSON: unexpected " + ShownText(line_.substr(column - 1, static_cast<size_t>(length))));
 }
 
 }  // namespace

@@ -120,19 +120,26 @@ DocumentError ReadShortLine(JsonValue& root, const LineContext& context, Documen
 }
 
 // The record's id, or the path that serves as one, even if other fields are at fault.
-DocumentError FindId(const JsonValue& root, Document& document) {
+DocumentError FindId(const JsonValue& root, Document& document, int64_t& column) {
   const bool open_ai = document.form == RecordForm::kOpenAi;
   const char* const name = open_ai ? "custom_id" : "id";
-  if (const JsonValue* id = root.Find(name); id != nullptr) return ReadId(name, *id, document.id);
+  if (const JsonValue* id = root.Find(name); id != nullptr) {
+    column = id->column;
+    return ReadId(name, *id, document.id);
+  }
   const JsonValue* path = open_ai ? nullptr : root.Find("path");
-  if (path != nullptr && path->is_string() && IdFault(path->text) == nullptr) document.id = path->text;
+  if (path != nullptr && path->is_string() && IdFault(path->text) == nullptr) {
+    column = path->column;
+    document.id = path->text;
+  }
   return {};
 }
 
 }  // namespace
 
-InputItem ParseRecord(std::string_view line, int64_t number, const LineContext& context) {
+InputItem ParseRecord(std::string_view line, int64_t number, const LineContext& context, int64_t* id_column) {
   InputItem item;
+  int64_t column = 0;
   item.document.source = context.source;
   item.document.line = number;
   JsonValue root;
@@ -140,7 +147,7 @@ InputItem ParseRecord(std::string_view line, int64_t number, const LineContext& 
   if (error.ok()) {
     const bool open_ai = root.Find("custom_id") != nullptr || root.Find("body") != nullptr;
     if (open_ai) item.document.form = RecordForm::kOpenAi;
-    error = FindId(root, item.document);
+    error = FindId(root, item.document, column);
     if (error.ok() && open_ai) {
       item.document.params = context.defaults;
       error = ReadOpenAiLine(root, context.read.max_bytes, item.document);
@@ -149,6 +156,7 @@ InputItem ParseRecord(std::string_view line, int64_t number, const LineContext& 
     }
   }
   if (!error.ok()) item.SetError(std::move(error));
+  if (id_column != nullptr) *id_column = column;
   return item;
 }
 

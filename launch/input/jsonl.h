@@ -38,7 +38,9 @@ struct LineContext {
 // custom_id, else path as it is written, else (also when the id is at fault) "": the caller finds one.
 // Source, line and form are always set. A message names the field but not the file and line, which stand
 // beside it. Reads the file of "path". error.status is CANCELLED, without a reason, when reading was stopped.
-InputItem ParseRecord(std::string_view line, int64_t number, const LineContext& context);
+// `id_column`, unless it is null: where the value stands that became the id, 0 if there is none.
+InputItem ParseRecord(std::string_view line, int64_t number, const LineContext& context,
+                      int64_t* id_column = nullptr);
 
 // An OpenAI batch line; `root` is an object whose values may be moved out. The id has been read.
 DocumentError ReadOpenAiLine(JsonValue& root, int64_t max_document_bytes, Document& document);

@@ -163,9 +163,14 @@ absl::StatusOr<bool> OutputLog::TryLock() {
   }, named{};
   if (fstat(fd_, &opened) != 0) return Fail("cannot be read", errno);
   if (!S_ISREG(opened.st_mode)) return FailedPrecondition(name_, ": is no regular file");
+  const absl::Time patience = absl::Now() + options_.lock_wait;
   while (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno == EWOULDBLOCK) {
+      if (absl::Now() < patience) {
+        absl::SleepFor(absl::Milliseconds(50));
+        continue;
+      }
       return FailedPrecondition(name_, ": another run", LockHolder(opened),
                                 " is writing it; wait for its end, or name another --output");
     }

@@ -23,6 +23,7 @@ struct OutputLogOptions {
   bool retry_errors = false;    // with resume: records of errors are removed, their documents done again
   bool force = false;           // drop what an existing file holds
   std::string params_sha256{};  // 64 digits, as in every record
+  absl::Duration lock_wait{};   // for a run that is just ending to let go of the file
   absl::Duration sync_interval = absl::Seconds(1);  // data reaches the disk about this often
 };
 

@@ -112,9 +112,11 @@ class Leader {
     absl::Duration decoding;
     int64_t layers_done = 0;
     options.after_layer = [&] {
-      const absl::Time before = absl::Now();
-      Decode();
-      decoding += absl::Now() - before;
+      if (batch_.size() >= options_.decode_in_prefill_from) {
+        const absl::Time before = absl::Now();
+        Decode();
+        decoding += absl::Now() - before;
+      }
       driver_.OnProgress(++layers_done, context_.model.config().layers, batch_.size(), batch_.tokens());
     };
     ASSIGN_OR_RETURN(PrefillResult result, Prefill(context_, tokens, options));

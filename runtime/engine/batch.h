@@ -59,6 +59,9 @@ class BatchDriver {
 
 struct BatchOptions {
   int64_t max_batch = 8;
+  // Decoding steps run between the layers of a prefill while at least this many documents are open. A step
+  // costs little more for many documents than for one, and the other ranks wait for it.
+  int64_t decode_in_prefill_from = 4;
   // The caches of all open documents stay below it; a document that alone is larger waits until it is alone.
   int64_t cache_bytes = INT64_MAX;
   // At least four times in this time the decode rank shows the others that it is alive (--comm-timeout).

@@ -121,7 +121,7 @@ TEST(EngineBatch, ADocumentsTokensDoNotDependOnItsCompanionsOrTheRanks) {
     for (const int64_t max_batch : {1, 3, 8}) {
       ScriptedDriver together(MixedPrompts());
       together.wait_every = ranks;
-      RunDriver(together, ranks, {.max_batch = max_batch});
+      RunDriver(together, ranks, {.max_batch = max_batch, .decode_in_prefill_from = ranks});
       const std::string what = absl::StrCat(ranks, " ranks, max_batch ", max_batch, ", document ");
       ASSERT_EQ(together.results.size(), alone.results.size()) << what;
       EXPECT_LE(together.most_open, max_batch) << what;
