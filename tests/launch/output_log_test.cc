@@ -9,8 +9,10 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "tests/launch/output_testing.h"
 
 namespace snapkv::launch {
@@ -220,6 +222,35 @@ TEST(OutputLog, OfRunsThatRaceExactlyOneGetsTheFile) {
     EXPECT_EQ(Race(Resuming(path, true), 4), 1) << "rewrite, round " << round;
     EXPECT_EQ(ReadFile(path), Line(Summarised("a")) + Line(Summarised("c")));
   }
+}
+
+// Every Open replaces the file, so that others hold or lock the one it replaced.
+TEST(OutputLog, TheLockHoldsWhileTheFileIsReplaced) {
+  const TemporaryFolder folder(/*many_syncs=*/true);
+  const std::string path = folder / "out.jsonl";
+  const std::string kept = Line(Summarised("a")), retried = Line(Failed("b"));
+  WriteBytes(path, kept + retried);
+  std::atomic<int> holders = 0, won = 0, refused = 0, bad = 0;
+  const auto run = [&] {
+    while (won < 2000 && bad == 0) {
+      const auto log = OutputLog::Open(Resuming(path, true));
+      if (!log.ok()) {
+        ++refused;
+        if (!absl::StrContains(log.status().message(), "another run")) ++bad;
+        continue;
+      }
+      ++won;
+      if (++holders != 1) ++bad;
+      if (ReadFile(path) != kept || !(*log)->Append(retried).ok()) ++bad;
+      --holders;
+    }
+  };
+  std::thread other(run), third(run);
+  run();
+  other.join();
+  third.join();
+  EXPECT_EQ(bad, 0) << "after " << won << " times; refused " << refused << " times";
+  EXPECT_GT(refused, 0) << "they never met";
 }
 
 TEST(OutputLog, AKilledRunLeavesNoLock) {

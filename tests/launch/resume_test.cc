@@ -213,6 +213,19 @@ TEST(Resume, ErrorsAreKeptOrDoneAgain) {
   EXPECT_EQ(ReadFile(path), kept + Samples()[1].line);
 }
 
+TEST(Resume, AnOpenAiStatusOtherThan200IsAnErrorToo) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "out.jsonl";
+  std::string line = Line(Summarised("c", "text", RecordForm::kOpenAi));
+  const std::string ok = "\"status_code\":200";
+  line.replace(line.find(ok), ok.size(), "\"status_code\":503");
+  WriteBytes(path, line);
+  const auto log = OutputLog::Open(Resuming(path, true));
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_FALSE((*log)->Has("c"));
+  EXPECT_EQ(ReadFile(path), "");
+}
+
 TEST(Resume, WithNothingToDoAgainTheFileIsNotRewritten) {
   const TemporaryFolder folder;
   const std::string path = folder / "out.jsonl";
