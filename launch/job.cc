@@ -63,21 +63,20 @@ absl::StatusOr<int> PrefillJob::Run() {
 }
 
 absl::StatusOr<PrefillJob::Decision> PrefillJob::OpenModel() {
-  std::string fingerprint;
   const absl::Status mine = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(model_path_, ResolveModel(flags_.model));
     ASSIGN_OR_RETURN(file_, runtime::GgufFile::Open(model_path_));
     ASSIGN_OR_RETURN(config_, runtime::ReadModelConfig(*file_));
-    ASSIGN_OR_RETURN(fingerprint, world_.size() > 1 ? ModelFingerprint(model_path_) : std::string());
+    ASSIGN_OR_RETURN(fingerprint_, ModelFingerprint(model_path_));
     return absl::OkStatus();
   }();
   absl::Status all = world_.host().Agree(mine);
   if (all.ok()) {
-    std::string first = fingerprint;
+    std::string first = fingerprint_;
     RETURN_IF_ERROR(world_.host().BroadcastString(first, 0));
     const std::string advice = ": this is not the model of rank 0; give all ranks the same file";
-    all = world_.host().Agree(first == fingerprint ? absl::OkStatus()
-                                                   : FailedPrecondition(model_path_, advice));
+    all = world_.host().Agree(first == fingerprint_ ? absl::OkStatus()
+                                                    : FailedPrecondition(model_path_, advice));
   }
   if (all.ok()) return Decision();
   if (absl::IsDeadlineExceeded(all)) return all;
@@ -408,6 +407,7 @@ std::string PrefillJob::Params() const {
   RunParams params;
   params.model_name = fs::path(model_path_).filename().string();
   params.model_bytes = error ? 0 : static_cast<int64_t>(bytes);
+  params.model_fingerprint = fingerprint_;
   params.dtype = DTypeName(dtype_);
   params.defaults = flags_.params;
   params.policy = c.policy == runtime::CachePolicy::kFull ? "full" : "snapkv";

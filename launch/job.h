@@ -63,6 +63,7 @@ class PrefillJob {
   comm::World& world_;
   const Flags& flags_;
   std::string model_path_;
+  std::string fingerprint_;  // of the model's content
   std::optional<runtime::GgufFile> file_;
   runtime::ModelConfig config_;
   Stream stream_;

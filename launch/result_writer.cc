@@ -2,6 +2,7 @@
 // A queue and the thread that empties it.
 #include "launch/result_writer.h"
 
+#include <chrono>
 #include <utility>
 
 #include "launch/output/output_files.h"
@@ -10,6 +11,7 @@ namespace snapkv::launch {
 namespace {
 
 constexpr size_t kMostWaiting = 256;
+constexpr std::chrono::seconds kSyncPause{1};
 constexpr int64_t kMostHeld = 4096;  // by --ordered
 
 }  // namespace
@@ -49,7 +51,14 @@ absl::Status ResultWriter::status() const {
 void ResultWriter::Run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return !items_.empty() || finishing_; });
+    if (!changed_.wait_for(lock, kSyncPause, [&] { return !items_.empty() || finishing_; })) {
+      if (!log_ || !status_.ok()) continue;
+      lock.unlock();  // what Append has not brought to the disk
+      const absl::Status synced = Annotate(log_->Sync(), "--output");
+      lock.lock();
+      status_.Update(synced);
+      continue;
+    }
     if (items_.empty()) return;
     const Item item = std::move(items_.front());
     items_.pop_front();

@@ -10,6 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/model/gguf.h"
 #include "tests/e2e/batch_support.h"
 #include "tests/support/golden.h"
 
@@ -153,6 +154,57 @@ TEST_F(Batch, EveryBadLineIsOneRecordAndTheBatchGoesOn) {
   EXPECT_EQ(records.at("chat")["response"]["status_code"], 400) << "never 200 with an error";
   EXPECT_EQ(records.at("chat ok")["response"]["status_code"], 200);
   EXPECT_EQ(records.at("chat ok")["response"]["body"]["usage"]["completion_tokens"], 3);
+}
+
+// A model that makes numbers of every text but those with a 'Z' in them.
+TEST_F(Batch, NaNIsAnErrorOfItsDocument) {
+  std::string bytes = Slurp(SmallModel());
+  {
+    const auto file = runtime::GgufFile::Open(SmallModel());
+    ASSERT_TRUE(file.ok()) << file.status();
+    const auto embedding = file->tensor("token_embd.weight");
+    ASSERT_TRUE(embedding.ok()) << embedding.status();
+    const size_t row = static_cast<size_t>(SmallOptions().hidden) * sizeof(float);
+    const std::string z(embedding->view.as<char>() + 'Z' * row, row);
+    const size_t at = bytes.find(z);
+    ASSERT_NE(at, std::string::npos);
+    for (size_t i = 0; i < row; i += 4) bytes.replace(at + i, 4, "\x00\x00\xc0\x7f", 4);
+  }
+  const std::string model = folder_.Write("nan.gguf", bytes);
+  const std::string lines = folder_.Write(
+      "lines.jsonl", BatchLine("a", "Fine.") + BatchLine("z", "Zero.") + BatchLine("b", "Fine."));
+  for (const int ranks : {0, 2}) {
+    const ProgramResult result = RunPrefill({"--model", model, "--dtype", "f32", "--threads", "1", "--input",
+                                             lines, "--max-tokens", "4", "--prompt", "Why?"},
+                                            ranks);
+    EXPECT_EQ(result.exit_code, 1) << result.ToString();
+    const auto records = RecordsById(result.out);
+    EXPECT_EQ(ReasonOf(records.at("z")), "INTERNAL");
+    EXPECT_THAT(records.at("z")["error"]["message"].get<std::string>(), HasSubstr("NaN"));
+    EXPECT_EQ(ReasonOf(records.at("a")) + ReasonOf(records.at("b")), "");
+  }
+}
+
+TEST_F(Batch, NoMemoryIsAnErrorOfItsDocument) {
+  TinyModelOptions shape = SmallOptions();
+  shape.context = int64_t{1} << 28;
+  const std::string model = folder_.Path("wide.gguf");
+  ASSERT_TRUE(TinyTextGguf(shape).Write(model));
+  // 200 million rows take 51 GB; the process may have 4.
+  const std::string lines = folder_.Write(
+      "lines.jsonl", BatchLine("a", "Fine.") + BatchLine("big", "Wide.", {{"max_tokens", 200'000'000}}) +
+                         BatchLine("b", "Fine."));
+  ProgramOptions options;
+  options.argv = {"/bin/sh", "-c", "ulimit -v 4000000; exec \"$0\" \"$@\""};
+  for (const std::string& argument : PrefillCommand(
+           {"--model", model, "--dtype", "f32", "--threads", "1", "--input", lines, "--max-tokens", "4"}))
+    options.argv.push_back(argument);
+  const auto result = RunProgram(options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->exit_code, 1) << result->ToString();
+  const auto records = RecordsById(result->out);
+  EXPECT_EQ(ReasonOf(records.at("big")), "OUT_OF_MEMORY");
+  EXPECT_EQ(ReasonOf(records.at("a")) + ReasonOf(records.at("b")), "");
 }
 
 TEST_F(Batch, StrictEndsAtTheFirstBadLine) {
