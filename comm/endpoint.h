@@ -43,7 +43,8 @@ class Endpoint {
 
   // Starts a group of transfers and returns its id; never blocks.
   virtual absl::StatusOr<int64_t> Start(absl::Span<const Transfer> transfers) = 0;
-  // Moves every open group forward without blocking.
+  // Moves every open group forward without blocking. Notices a rank that has stopped although this one waits
+  // for nobody (transports between processes): every rank polls or waits at least once in a time-out.
   virtual absl::Status Poll() = 0;
   // Waits until every transfer of the group is done, for at most the transport's time-out since the last
   // progress of this group. DEADLINE_EXCEEDED names the rank that is really late; `operation` is named as

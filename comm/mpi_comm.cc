@@ -67,7 +67,11 @@ class MpiComm::MpiEndpoint final : public Endpoint {
     }
     open_.clear();
   }
-  void set_timeout(absl::Duration timeout) { options_.timeout = timeout; }
+  void set_timeout(absl::Duration timeout) {
+    options_.timeout = timeout;
+    next_question_ = Deadline(timeout / 4);
+    silence_ = Deadline(timeout - timeout / 4);
+  }
   void set_names(std::vector<std::string> names) { names_ = std::move(names); }
   const std::vector<std::string>& names() const { return names_; }
 
@@ -89,7 +93,8 @@ class MpiComm::MpiEndpoint final : public Endpoint {
   absl::Status Poll() override {
     RETURN_IF_ERROR(failure_);
     for (auto& [id, group] : open_) RETURN_IF_ERROR(Test(group).status());
-    return ServeWatch();
+    RETURN_IF_ERROR(ServeWatch());
+    return CheckNeighbour();
   }
 
   absl::Status Wait(int64_t id, const char* operation) override {
@@ -113,7 +118,7 @@ class MpiComm::MpiEndpoint final : public Endpoint {
         SetWaiting(group, operation);
         RETURN_IF_ERROR(ServeWatch());
         if (!asked && deadline.Expired()) {
-          watch_.Ask();
+          watch_.AskAll();
           answers.Restart();
           asked = true;
         } else if (asked && (watch_.all_answered() || answers.Expired())) {
@@ -187,6 +192,37 @@ class MpiComm::MpiEndpoint final : public Endpoint {
     return watch_.announcement() ? Fail(watch_.announcement()->status) : absl::OkStatus();
   }
 
+  // A rank that computes waits for nobody: it would notice that a neighbour has stopped only when it needs
+  // the neighbour's data. So it asks now and then for a sign of life. In a ring somebody asks every rank.
+  absl::Status CheckNeighbour() {
+    if (size_ == 1) return absl::OkStatus();
+    const int neighbour = (rank_ + 1) % size_;
+    if (!asking_) {
+      if (!next_question_.Expired()) return absl::OkStatus();
+      watch_.Ask({neighbour});
+      asking_ = true;
+      silence_.Restart();
+      return absl::OkStatus();
+    }
+    if (!watch_.all_answered() && silence_.Expired()) {
+      doing_ = {Activity::kWaiting, {neighbour}, "a sign of life"};
+      watch_.AskAll();
+      Deadline answers(kAnswerTime);
+      Backoff backoff;
+      while (!watch_.all_answered() && !answers.Expired()) {
+        RETURN_IF_ERROR(ServeWatch());
+        backoff.Pause();
+      }
+      if (watch_.answers()[static_cast<size_t>(neighbour)].activity == Activity::kSilent) return GiveUp();
+      doing_ = {Activity::kRunning, {}, {}};
+    } else if (!watch_.all_answered()) {
+      return absl::OkStatus();
+    }
+    asking_ = false;
+    next_question_.Restart();
+    return absl::OkStatus();
+  }
+
   absl::Status GiveUp() {
     std::vector<RankState> states = watch_.answers();
     states[static_cast<size_t>(rank_)] = doing_;
@@ -213,6 +249,10 @@ class MpiComm::MpiEndpoint final : public Endpoint {
   int size_ = 1;
   std::vector<std::string> names_;
   RankState doing_{Activity::kRunning, {}, {}};
+  // Of CheckNeighbour; together they take one time-out.
+  Deadline next_question_{options_.timeout / 4};
+  Deadline silence_{options_.timeout - options_.timeout / 4};
+  bool asking_ = false;
   absl::Status failure_;
   int64_t next_id_ = 1;
   std::map<int64_t, OpenGroup> open_;

@@ -82,13 +82,18 @@ void MpiWatch::Receive(int from, int tag, const std::string& message, const Rank
   }
 }
 
-void MpiWatch::Ask() {
+void MpiWatch::Ask(const std::vector<int>& ranks) {
   ++question_;
-  missing_ = size_ - 1;
+  missing_ = static_cast<int>(ranks.size());
   answers_.assign(static_cast<size_t>(size_), RankState{});
-  for (int r = 0; r < size_; ++r) {
-    if (r != rank_) Send(r, kQuestion, Encode({question_}, ""));
-  }
+  for (const int r : ranks) Send(r, kQuestion, Encode({question_}, ""));
+}
+
+void MpiWatch::AskAll() {
+  std::vector<int> others;
+  for (int r = 0; r < size_; ++r)
+    if (r != rank_) others.push_back(r);
+  Ask(others);
 }
 
 void MpiWatch::Announce(const Announcement& announcement) {

@@ -34,9 +34,10 @@ class MpiWatch {
   // every wait.
   void Serve(const RankState& mine);
 
-  // Asks all other ranks what they do; earlier answers are forgotten.
-  void Ask();
-  // True once every rank has answered the latest question.
+  // Asks these ranks, or all others, what they do; earlier answers are forgotten.
+  void Ask(const std::vector<int>& ranks);
+  void AskAll();
+  // True once every rank that was asked has answered the latest question.
   bool all_answered() const { return missing_ == 0; }
   // What each rank answered; kSilent without an answer. The own entry is for the caller to fill.
   std::vector<RankState>& answers() { return answers_; }

@@ -10,5 +10,6 @@ inline constexpr int kExitUsage = 2;
 inline constexpr int kExitInputUnreadable = 3;
 inline constexpr int kExitOutputNotWritable = 6;
 inline constexpr int kExitJobFailed = 7;
+inline constexpr int kExitTimeLimit = 124;
 
 }  // namespace snapkv::launch

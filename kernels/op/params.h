@@ -45,12 +45,25 @@ struct CacheRows {
   int64_t rows = 0;
 };
 
-// How a token is drawn. temperature 0 takes the largest logit (lowest id on a tie).
+// How a token is drawn: repeat_penalty, then temperature, then top_k, top_p and min_p in this order, each on
+// what the one before it left; the draw is from the rest, renormalised. That is Hugging Face's order
+// (llama.cpp applies its temperature last). temperature 0 takes the largest logit, lowest id on a tie, and
+// ignores the three filters.
 struct SampleParams {
   float temperature = 0.0f;
   // Logits of tokens in the history are divided by it when positive and multiplied when negative (Keskar et
   // al., CTRL, arXiv 1909.05858, section 4.1). 1 changes nothing.
   float repeat_penalty = 1.0f;
+  // Keeps the top_k largest logits; of those equal to the last one the lower ids, so that exactly top_k
+  // remain (Fan et al., arXiv 1805.04833, section 5). 0, or the vocabulary's size and more: off.
+  int64_t top_k = 0;
+  // In (0, 1]. Keeps the most probable tokens, the smallest set of them whose probability reaches top_p, the
+  // token that crosses it included; lower ids first among equals (Holtzman et al., arXiv 1904.09751, section
+  // 3.1). 1: off.
+  double top_p = 1.0;
+  // In [0, 1]. Keeps the tokens with at least min_p times the largest probability (Nguyen et al., arXiv
+  // 2407.01082). 0: off.
+  double min_p = 0.0;
   uint64_t seed = 0;  // with `step`, fixes the draw whatever else runs
   int64_t step = 0;   // index of the token in its document
 };

@@ -24,6 +24,14 @@ absl::StatusOr<int32_t> Sample(const Stream& stream, const TensorView& logits,
   if (params.repeat_penalty <= 0) {
     return InvalidArgument(kOp, ": repeat_penalty is ", params.repeat_penalty, ", expected more than 0");
   }
+  if (params.top_k < 0) return InvalidArgument(kOp, ": top_k is ", params.top_k, ", expected at least 0");
+  // Written so that NaN fails as well.
+  if (!(params.top_p > 0 && params.top_p <= 1)) {
+    return InvalidArgument(kOp, ": top_p is ", params.top_p, ", expected more than 0 and at most 1");
+  }
+  if (!(params.min_p >= 0 && params.min_p <= 1)) {
+    return InvalidArgument(kOp, ": min_p is ", params.min_p, ", expected 0 to 1");
+  }
   for (size_t i = 0; i < history.size(); ++i) {
     if (history[i] < 0 || history[i] >= logits.dim(0)) {
       return InvalidArgument(kOp, ": history[", i, "] is ", history[i], ", expected a token of logits ",

@@ -2,6 +2,9 @@
 // Sample: one implementation for every host device. A vocabulary row is short beside a forward pass.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
+#include <limits>
 #include <vector>
 
 #include "kernels/ref/element.h"
@@ -25,6 +28,66 @@ double Uniform(uint64_t seed, int64_t step) {
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Where the largest values of a list end: those above `value` belong to them, and the first `equals` of those
+// equal to it. Asked about every value in the order of the list.
+struct Cut {
+  double value;
+  size_t equals;
+
+  bool Admits(double x) {
+    if (x != value) return x > value;
+    if (equals == 0) return false;
+    --equals;
+    return true;
+  }
+};
+
+// The k largest of `values`, 1 <= k <= size. Expected linear time.
+Cut LargestK(std::vector<double> values, size_t k) {
+  const auto last = values.begin() + static_cast<std::ptrdiff_t>(k) - 1;
+  std::nth_element(values.begin(), last, values.end(), std::greater<>());
+  const double value = *last;
+  return {value, static_cast<size_t>(std::count(values.begin(), last + 1, value))};
+}
+
+// The fewest largest of `weights` whose sum reaches top_p * total.
+Cut LargestShare(const std::vector<double>& weights, double total, double top_p) {
+  // Together, weights under this threshold make less than half of what may be left out: they are not needed.
+  // It spares sorting the vocabulary's long tail. Not when top_p is so near to 1 that the rounding of the
+  // sums counts.
+  const double spare = 1 - top_p;
+  const double negligible = spare > 1e-6 ? spare * total / 2 / static_cast<double>(weights.size()) : 0;
+  std::vector<double> values;
+  std::copy_if(weights.begin(), weights.end(), std::back_inserter(values),
+               [&](double w) { return w > 0 && w >= negligible; });
+
+  // Sorted from the top in growing blocks: most often the first is enough.
+  double sum = 0;
+  size_t block = 256;
+  for (size_t begin = 0; begin < values.size(); block *= 4) {
+    const auto first = values.begin() + static_cast<std::ptrdiff_t>(begin);
+    const size_t count = std::min(block, values.size() - begin);
+    const auto end = first + static_cast<std::ptrdiff_t>(count);
+    if (end != values.end()) std::nth_element(first, end, values.end(), std::greater<>());
+    std::sort(first, end, std::greater<>());
+    for (auto it = first; it != end; ++it) {
+      sum += *it;
+      if (sum < top_p * total) continue;
+      return {*it, static_cast<size_t>(std::count(values.begin(), it + 1, *it))};
+    }
+    begin += count;
+  }
+  return {0, weights.size()};  // only the rounding of the sums kept them below `total`: all
+}
+
+double Sum(const std::vector<double>& weights) {
+  double sum = 0;
+  for (const double w : weights) sum += w;
+  return sum;
+}
+
 }  // namespace
 
 int32_t Sample(const TensorView& logits, std::span<const int32_t> history, const SampleParams& params) {
@@ -46,11 +109,26 @@ int32_t Sample(const TensorView& logits, std::span<const int32_t> history, const
   if (params.temperature == 0.0f) return best;
 
   const double top = *largest;
-  double total = 0;
+  // Outside the top k no weight is computed: exp of a whole vocabulary is the most expensive part.
+  const bool few = params.top_k > 0 && static_cast<uint64_t>(params.top_k) < vocab;
+  Cut largest_k = few ? LargestK(x, static_cast<size_t>(params.top_k)) : Cut{-kInfinity, vocab};
   for (double& w : x) {
-    w = w == top ? 1.0 : std::exp((w - top) / params.temperature);  // equal infinities weigh the same
-    total += w;
+    if (!largest_k.Admits(w)) {
+      w = 0;
+    } else {
+      w = w == top ? 1.0 : std::exp((w - top) / params.temperature);  // equal infinities weigh the same
+    }
   }
+  if (params.top_p < 1) {
+    Cut share = LargestShare(x, Sum(x), params.top_p);
+    for (double& w : x) {
+      if (!share.Admits(w)) w = 0;
+    }
+  }
+  for (double& w : x) {
+    if (w < params.min_p) w = 0;  // the largest weight is 1
+  }
+  const double total = Sum(x);
   const double target = Uniform(params.seed, params.step) * total;
   double sum = 0;
   for (size_t i = 0; i < vocab; ++i) {

@@ -50,6 +50,13 @@ struct DocumentError {
   bool ok() const { return status.ok(); }
 };
 
+// What --overflow middle has left out of a document.
+struct Truncation {
+  int64_t tokens_full = 0;     // of the whole prompt, as it was
+  int64_t tokens_removed = 0;  // from it
+  int64_t bytes_removed = 0;   // of text
+};
+
 // What an input yields next: a document, or an error in its place (then only id, form, source and line of the
 // document are set).
 struct InputItem {

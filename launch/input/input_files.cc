@@ -104,7 +104,9 @@ void Finder::LogRepeated() const {
 
 absl::Status Finder::AddStdin() {
   struct stat info = {};
-  if (::fstat(STDIN_FILENO, &info) != 0) {
+  // A closed stdin has been replaced by something that cannot be read (ReserveStandardStreams).
+  const int mode = ::fcntl(STDIN_FILENO, F_GETFL);
+  if (mode == -1 || (mode & O_ACCMODE) == O_WRONLY || ::fstat(STDIN_FILENO, &info) != 0) {
     return NotFound("--input -: stdin is closed; give it a file or a pipe");
   }
   if (S_ISDIR(info.st_mode)) return NotFound("--input -: stdin is a directory; use --input FOLDER");

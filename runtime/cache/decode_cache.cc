@@ -24,6 +24,12 @@ int64_t DecodeCache::row_bytes() const {
   return rows * 2 * cache_heads_ * head_dim_ * BlockBytes(dtype_);
 }
 
+int64_t DecodeCache::allocated_bytes() const {
+  int64_t bytes = 0;
+  for (const Layer& l : layers_) bytes += l.buffer.bytes();
+  return bytes;
+}
+
 kernels::CacheRows DecodeCache::head_rows(int64_t layer, int64_t head) const {
   return {k(layer, head).data, v(layer, head).data, rows(layer)};
 }

@@ -24,7 +24,7 @@ class DecodeCache {
         layers_(static_cast<size_t>(layers)) {}
 
   // Makes room for `capacity` rows per head of one layer, of which the first `rows` will be written by the
-  // caller. Layers are allocated one by one, as their rows arrive.
+  // caller.
   absl::Status Allocate(int64_t layer, int64_t rows, int64_t capacity);
 
   int64_t layers() const { return static_cast<int64_t>(layers_.size()); }
@@ -36,6 +36,8 @@ class DecodeCache {
   int64_t rows(int64_t layer) const { return layers_[static_cast<size_t>(layer)].rows; }
   // Bytes of the rows held, headroom not counted.
   int64_t row_bytes() const;
+  // Bytes with headroom.
+  int64_t allocated_bytes() const;
 
   // [capacity, head_dim] of one head.
   TensorView k(int64_t layer, int64_t head) const { return Head(layer, 0, head); }

@@ -48,4 +48,15 @@ inline bool Compresses(const CompressionOptions& options, int64_t tokens) {
   return options.policy == CachePolicy::kSnapKv && tokens > options.capacity;
 }
 
+// Rows that are kept per layer and head.
+inline int64_t RowsKept(const CompressionOptions& options, int64_t tokens) {
+  return Compresses(options, tokens) ? options.capacity : tokens;
+}
+
+// Heads of a prompt's decode cache: one per KV head, or per query head when each selects for itself.
+inline int64_t CacheHeads(const ModelConfig& config, const CompressionOptions& options, int64_t tokens) {
+  return Compresses(options, tokens) && options.group == kernels::GroupMode::kNone ? config.heads
+                                                                                   : config.kv_heads;
+}
+
 }  // namespace snapkv::runtime

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/base/log.h"
 #include "kernels/op/gather_rows.h"
 
 namespace snapkv::runtime {
@@ -35,13 +36,13 @@ void PermuteRows(const TensorView& rows, std::vector<int32_t> destination) {
 }  // namespace
 
 absl::Status LayerGather::Start(const RankContext& context, int64_t layer, const KvShard& shard,
-                                const ShardSelection& selection, DecodeCache* cache, int64_t headroom) {
+                                const ShardSelection& selection, DecodeCache* cache) {
   const PhaseTimer timer(context.stats, Phase::kGather);
   layer_ = layer;
   cache_ = cache;
   for (const auto& rows : selection.rows)
     context.stats.AddTokens(Phase::kGather, static_cast<int64_t>(rows.size()));
-  if (cache != nullptr) return Receive(context, layer, shard, selection, *cache, headroom);
+  if (cache != nullptr) return Receive(context, layer, shard, selection, *cache);
   return Send(context, shard, selection);
 }
 
@@ -69,11 +70,11 @@ absl::Status LayerGather::Send(const RankContext& context, const KvShard& shard,
 }
 
 absl::Status LayerGather::Receive(const RankContext& context, int64_t layer, const KvShard& shard,
-                                  const ShardSelection& selection, DecodeCache& cache, int64_t headroom) {
+                                  const ShardSelection& selection, DecodeCache& cache) {
   const auto& positions = selection.global.positions;
   const int64_t heads = static_cast<int64_t>(positions.size()), share = heads / shard.k().dim(0);
   const int64_t total = static_cast<int64_t>(positions[0].size());
-  RETURN_IF_ERROR(cache.Allocate(layer, total, total + headroom));
+  CHECK(cache.rows(layer) == total) << total << " rows for a cache of " << cache.rows(layer);
   // Per head: how many rows come from each rank, and where they belong in the end.
   std::vector<std::vector<int64_t>> counts(positions.size(),
                                            std::vector<int64_t>(static_cast<size_t>(plan_->ranks()), 0));

@@ -20,16 +20,16 @@ class LayerGather {
   explicit LayerGather(const Plan& plan) : plan_(&plan) {}
 
   // Packs this rank's rows (afterwards the shard may be overwritten) and starts the transfer. `cache` is null
-  // except on the decode rank, where room for `headroom` more rows is made. Nothing may be open.
+  // except on the decode rank, where it has room for the rows. Nothing may be open.
   absl::Status Start(const RankContext& context, int64_t layer, const KvShard& shard,
-                     const ShardSelection& selection, DecodeCache* cache, int64_t headroom);
+                     const ShardSelection& selection, DecodeCache* cache);
   // Waits for the open layer; OK when none is open.
   absl::Status Finish(const RankContext& context);
 
  private:
   absl::Status Send(const RankContext& context, const KvShard& shard, const ShardSelection& selection);
   absl::Status Receive(const RankContext& context, int64_t layer, const KvShard& shard,
-                       const ShardSelection& selection, DecodeCache& cache, int64_t headroom);
+                       const ShardSelection& selection, DecodeCache& cache);
 
   const Plan* plan_;
   std::optional<comm::ExchangeId> open_;

@@ -47,22 +47,20 @@ class PromptPrefill {
     if (Compresses(options_.compression, plan_.tokens())) {
       ASSIGN_OR_RETURN(scores_, ShardScores::Create(context_, plan_, options_.compression));
     }
-    return absl::OkStatus();
+    return context_.rank() == kDecodeRank ? AllocateCache() : absl::OkStatus();
   }
 
   absl::StatusOr<PrefillResult> Run() {
     const ModelConfig& c = context_.model.config();
     const TensorView hidden = hidden_.View(DType::kF32, local_, c.hidden);
     PrefillResult result;
-    if (context_.rank() == kDecodeRank) {
-      result.cache = std::make_unique<DecodeCache>(context_.allocator, context_.model.dtype(), c.layers,
-                                                   CacheHeads(), c.head_dim);
-    }
+    result.cache = std::move(cache_);
     RETURN_IF_ERROR(Embed(hidden));
     RETURN_IF_ERROR(Observe(-1, hidden));
     for (int64_t layer = 0; layer < c.layers; ++layer) {
       RETURN_IF_ERROR(RunLayer(layer, hidden, result));
       RETURN_IF_ERROR(Observe(layer, hidden));
+      if (context_.rank() == kDecodeRank && options_.after_layer) options_.after_layer();
     }
     RETURN_IF_ERROR(gather_.Finish(context_));
     if (context_.rank() == kDecodeRank) {
@@ -75,11 +73,15 @@ class PromptPrefill {
   }
 
  private:
-  int64_t CacheHeads() const {
+  // All layers at once: a prompt for whose rows there is no memory is refused before it costs anything.
+  absl::Status AllocateCache() {
     const ModelConfig& c = context_.model.config();
-    const bool per_query_head = Compresses(options_.compression, plan_.tokens()) &&
-                                options_.compression.group == kernels::GroupMode::kNone;
-    return per_query_head ? c.heads : c.kv_heads;
+    cache_ = std::make_unique<DecodeCache>(context_.allocator, context_.model.dtype(), c.layers,
+                                           CacheHeads(c, options_.compression, plan_.tokens()), c.head_dim);
+    const int64_t rows = RowsKept(options_.compression, plan_.tokens());
+    for (int64_t layer = 0; layer < c.layers; ++layer)
+      RETURN_IF_ERROR(cache_->Allocate(layer, rows, rows + options_.headroom));
+    return absl::OkStatus();
   }
 
   absl::Status Embed(const TensorView& hidden) {
@@ -101,7 +103,7 @@ class PromptPrefill {
     }
     ASSIGN_OR_RETURN(ShardSelection selection, Select(q));
     RETURN_IF_ERROR(gather_.Finish(context_));  // of the previous layer
-    RETURN_IF_ERROR(gather_.Start(context_, layer, shard_, selection, result.cache.get(), options_.headroom));
+    RETURN_IF_ERROR(gather_.Start(context_, layer, shard_, selection, result.cache.get()));
     result.rows_kept = static_cast<int64_t>(selection.global.positions[0].size());
     if (options_.keep_selections) result.selections.push_back(std::move(selection.global));
     context_.stats.AddTokens(Phase::kGemm, local_);
@@ -148,7 +150,7 @@ class PromptPrefill {
     const int64_t row_bytes = 2 * c.layers * c.head_dim * BlockBytes(context_.model.dtype());
     result.rows_full = plan_.tokens();
     result.bytes_full = plan_.tokens() * c.kv_heads * row_bytes;
-    result.bytes_kept = result.rows_kept * CacheHeads() * row_bytes;
+    result.bytes_kept = result.rows_kept * CacheHeads(c, options_.compression, plan_.tokens()) * row_bytes;
   }
 
   const RankContext& context_;
@@ -164,6 +166,7 @@ class PromptPrefill {
   std::optional<RingAttention> ring_;
   std::optional<ShardScores> scores_;  // only when the prompt is compressed
   LayerGather gather_;
+  std::unique_ptr<DecodeCache> cache_;  // decode rank, until Run
   ModelTimes times_;
 };
 
@@ -184,7 +187,10 @@ absl::StatusOr<PrefillResult> Prefill(const RankContext& context, absl::Span<con
   ASSIGN_OR_RETURN(const Plan plan, Plan::Create(static_cast<int64_t>(tokens.size()), context.ranks(),
                                                  options.compression.window, kernels::kKeyBlock));
   PromptPrefill prefill(context, tokens, options, plan);
-  RETURN_IF_ERROR(context.host.Agree(prefill.Allocate()));
+  PrefillResult refused;
+  refused.refused = context.host.Agree(prefill.Allocate());
+  if (absl::IsDeadlineExceeded(refused.refused)) return refused.refused;
+  if (!refused.refused.ok()) return refused;
   return prefill.Run();
 }
 

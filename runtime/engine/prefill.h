@@ -2,6 +2,7 @@
 // Prefill: one prompt over all ranks, layer by layer; what is left of it on the decode rank.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -32,10 +33,15 @@ struct PrefillOptions {
   CompressionOptions compression;
   int64_t headroom = 0;  // rows to make room for behind the kept ones: the tokens that will be decoded
   bool keep_selections = false;  // fill PrefillResult::selections
+  // Called on the decode rank after each layer, while the others compute on or wait; it must take less than
+  // the transport's time-out and not communicate. May be empty.
+  std::function<void()> after_layer{};
   PrefillObserver* observer = nullptr;
 };
 
 struct PrefillResult {
+  // Why this prompt cannot be prefilled (memory), known to all ranks; then nothing else is set.
+  absl::Status refused;
   std::vector<float> logits;           // decode rank: of the last prompt token, from full attention
   std::unique_ptr<DecodeCache> cache;  // decode rank
   std::vector<Selection> selections;   // every rank, per layer, if asked for
@@ -46,8 +52,8 @@ struct PrefillResult {
 };
 
 // Every rank calls it with the same tokens (1 or more). Peak KV memory of a rank is one layer's shard, two
-// receive buffers and the compressed rows. Errors that one rank alone can have (memory) are agreed on before
-// anything travels.
+// receive buffers and the compressed rows. What one rank alone may lack (memory) is agreed on before anything
+// travels and refuses the prompt; an error ends the job.
 absl::StatusOr<PrefillResult> Prefill(const RankContext& context, absl::Span<const int32_t> tokens,
                                       const PrefillOptions& options);
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-pair encoding with a linked list of symbols and a heap of candidate merges.
+// Byte-pair encoding with a linked list of symbols and a queue of candidate merges.
 #include "runtime/text/bpe.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "kernels/base/status.h"
@@ -14,52 +13,41 @@ uint64_t PairKey(int32_t left, int32_t right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
 }
 
-// Heap order: the candidate to merge first (lowest rank, then leftmost) is on top.
-bool MergesLater(const BytePairEncoder::Workspace::Candidate& a,
-                 const BytePairEncoder::Workspace::Candidate& b) {
-  return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
-}
+// Symbols from which on the queue for long pieces is faster (measured).
+constexpr size_t kLongPiece = 4096;
 
 }  // namespace
 
 void BytePairEncoder::AddMerge(int32_t left, int32_t right, int32_t result) {
-  merges_.try_emplace(PairKey(left, right), Merge{next_rank_, result});
-  ++next_rank_;
+  ranks_.try_emplace(PairKey(left, right), static_cast<int32_t>(merges_.size()));
+  merges_.push_back({left, right, result});
 }
 
-const BytePairEncoder::Merge* BytePairEncoder::Find(int32_t left, int32_t right) const {
-  const auto it = merges_.find(PairKey(left, right));
-  return it == merges_.end() ? nullptr : &it->second;
+int32_t BytePairEncoder::RankOf(int32_t left, int32_t right) const {
+  const auto it = ranks_.find(PairKey(left, right));
+  return it == ranks_.end() ? -1 : it->second;
 }
 
-void BytePairEncoder::PushIfMergeable(int32_t left, int32_t right, Workspace* workspace) const {
-  if (left < 0 || right < 0) return;
-  const int32_t left_token = workspace->symbols[left].token;
-  const int32_t right_token = workspace->symbols[right].token;
-  const Merge* merge = Find(left_token, right_token);
-  if (merge == nullptr) return;
-  workspace->queue.push_back({merge->rank, left, left_token, right_token});
-  std::push_heap(workspace->queue.begin(), workspace->queue.end(), MergesLater);
-}
-
-void BytePairEncoder::MergeAll(Workspace* workspace) const {
-  auto& symbols = workspace->symbols;
-  auto& queue = workspace->queue;
-  while (!queue.empty()) {
-    const Workspace::Candidate top = queue.front();
-    std::pop_heap(queue.begin(), queue.end(), MergesLater);
-    queue.pop_back();
-    const int32_t right = symbols[top.left].next;
+template <class Queue>
+void BytePairEncoder::MergeAll(std::vector<Workspace::Symbol>& symbols, Queue& queue) const {
+  const auto push = [&](int32_t left, int32_t right) {
+    if (left < 0 || right < 0) return;
+    const int32_t rank = RankOf(symbols[left].token, symbols[right].token);
+    if (rank >= 0) queue.Push({rank, left});
+  };
+  for (size_t i = 0; i + 1 < symbols.size(); ++i) push(static_cast<int32_t>(i), static_cast<int32_t>(i + 1));
+  while (const std::optional<MergeCandidate> top = queue.Pop()) {
+    const Merge& merge = merges_[top->rank];
+    Workspace::Symbol& left = symbols[top->left];
     // A symbol changed since the candidate was pushed: another merge was first.
-    if (symbols[top.left].token != top.left_token || right < 0 || symbols[right].token != top.right_token) {
-      continue;
-    }
-    symbols[top.left].token = Find(top.left_token, top.right_token)->result;
-    symbols[top.left].next = symbols[right].next;
-    symbols[right].token = -1;
-    if (symbols[right].next >= 0) symbols[symbols[right].next].previous = top.left;
-    PushIfMergeable(symbols[top.left].previous, top.left, workspace);
-    PushIfMergeable(top.left, symbols[top.left].next, workspace);
+    if (left.token != merge.left || left.next < 0 || symbols[left.next].token != merge.right) continue;
+    Workspace::Symbol& right = symbols[left.next];
+    left.token = merge.result;
+    left.next = right.next;
+    right.token = -1;
+    if (right.next >= 0) symbols[right.next].previous = top->left;
+    push(left.previous, top->left);
+    push(top->left, left.next);
   }
 }
 
@@ -70,6 +58,7 @@ absl::Status BytePairEncoder::Encode(std::string_view piece, Workspace* workspac
   }
   auto& symbols = workspace->symbols;
   symbols.clear();
+  symbols.reserve(piece.size());
   for (const char c : piece) {
     const int32_t token = byte_tokens_[static_cast<uint8_t>(c)];
     if (token < 0) continue;
@@ -79,15 +68,11 @@ absl::Status BytePairEncoder::Encode(std::string_view piece, Workspace* workspac
   if (symbols.empty()) return absl::OkStatus();
   symbols.back().next = -1;
 
-  auto& queue = workspace->queue;
-  queue.clear();
-  for (size_t i = 0; i + 1 < symbols.size(); ++i) {
-    const Merge* merge = Find(symbols[i].token, symbols[i + 1].token);
-    if (merge == nullptr) continue;
-    queue.push_back({merge->rank, static_cast<int32_t>(i), symbols[i].token, symbols[i + 1].token});
+  if (symbols.size() < kLongPiece) {
+    MergeAll(symbols, workspace->short_queue);
+  } else {
+    MergeAll(symbols, workspace->long_queue);
   }
-  std::make_heap(queue.begin(), queue.end(), MergesLater);
-  MergeAll(workspace);
   for (int32_t i = 0; i >= 0; i = symbols[i].next) tokens->push_back(symbols[i].token);
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "runtime/text/merge_queue.h"
 
 namespace snapkv::runtime {
 
@@ -23,14 +24,9 @@ class BytePairEncoder {
       int32_t previous;
       int32_t next;
     };
-    struct Candidate {
-      int32_t rank;
-      int32_t left;  // symbol index
-      int32_t left_token;
-      int32_t right_token;  // with left_token: tells a stale entry
-    };
     std::vector<Symbol> symbols;
-    std::vector<Candidate> queue;
+    HeapMergeQueue short_queue;
+    BucketMergeQueue long_queue;
   };
 
   // A byte without a token (-1) is dropped before merging, as the original tokenizers do.
@@ -39,25 +35,27 @@ class BytePairEncoder {
   // Rank = order of the calls. A pair that is already there keeps its first rank.
   void AddMerge(int32_t left, int32_t right, int32_t result);
 
-  // Appends the tokens of `piece`. O(n log n). Errors: a piece of 2^31 - 1 bytes and more. Thread-safe with
-  // one workspace per caller.
+  // Appends the tokens of `piece`. O(n log n); at most about 24 bytes of memory per byte of the piece.
+  // Errors: a piece of 2^31 - 1 bytes and more. Thread-safe with one workspace per caller.
   absl::Status Encode(std::string_view piece, Workspace* workspace, std::vector<int32_t>* tokens) const;
 
   BytePairEncoder() { byte_tokens_.fill(-1); }
 
  private:
   struct Merge {
-    int32_t rank;
+    int32_t left;
+    int32_t right;
     int32_t result;
   };
 
-  const Merge* Find(int32_t left, int32_t right) const;
-  void PushIfMergeable(int32_t left, int32_t right, Workspace* workspace) const;
-  void MergeAll(Workspace* workspace) const;
+  // The rank of the pair's merge; -1 when there is none.
+  int32_t RankOf(int32_t left, int32_t right) const;
+  template <class Queue>
+  void MergeAll(std::vector<Workspace::Symbol>& symbols, Queue& queue) const;
 
   std::array<int32_t, 256> byte_tokens_;
-  absl::flat_hash_map<uint64_t, Merge> merges_;
-  int32_t next_rank_ = 0;
+  std::vector<Merge> merges_;  // [rank]
+  absl::flat_hash_map<uint64_t, int32_t> ranks_;
 };
 
 }  // namespace snapkv::runtime

@@ -76,6 +76,10 @@ struct MatchContextDeleter {
   void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
 };
 
+struct JitStackDeleter {
+  void operator()(pcre2_jit_stack* stack) const { pcre2_jit_stack_free(stack); }
+};
+
 std::string Pcre2Message(int error) {
   std::array<PCRE2_UCHAR, 256> text{};
   pcre2_get_error_message(error, text.data(), text.size());
@@ -86,8 +90,41 @@ std::string Pcre2Message(int error) {
 
 struct PreTokenizer::Impl {
   Kind kind;
+  PreTokenizerLimits limits;
   std::unique_ptr<pcre2_code, CodeDeleter> code;
 };
+
+namespace {
+
+// What one walk over a text needs beside the pattern.
+struct Matcher {
+  std::unique_ptr<pcre2_match_data, MatchDataDeleter> data;
+  std::unique_ptr<pcre2_match_context, MatchContextDeleter> context;
+  std::unique_ptr<pcre2_jit_stack, JitStackDeleter> stack;  // null: 32 KiB of the thread's own
+};
+
+absl::StatusOr<Matcher> MakeMatcher(const PreTokenizerLimits& limits, size_t text_bytes) {
+  Matcher matcher;
+  matcher.data.reset(pcre2_match_data_create(1, nullptr));
+  matcher.context.reset(pcre2_match_context_create(nullptr));
+  if (matcher.data == nullptr || matcher.context == nullptr) {
+    return ResourceExhausted("no memory for pre-tokenizing");
+  }
+  // Giving a run of white space back costs one step per character; nothing in the patterns costs more.
+  constexpr size_t kMaxLimit = std::numeric_limits<uint32_t>::max();
+  const size_t steps = std::min(kMaxLimit, 10'000'000 + std::min(kMaxLimit, 4 * text_bytes));
+  pcre2_set_match_limit(matcher.context.get(),
+                        limits.match != 0 ? limits.match : static_cast<uint32_t>(steps));
+  if (limits.heap_kib != 0) pcre2_set_heap_limit(matcher.context.get(), limits.heap_kib);
+  if (limits.jit_stack_bytes != 0) {
+    matcher.stack.reset(pcre2_jit_stack_create(limits.jit_stack_bytes, limits.jit_stack_bytes, nullptr));
+    if (matcher.stack == nullptr) return ResourceExhausted("no memory for pre-tokenizing");
+    pcre2_jit_stack_assign(matcher.context.get(), nullptr, matcher.stack.get());
+  }
+  return matcher;
+}
+
+}  // namespace
 
 PreTokenizer::PreTokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 PreTokenizer::PreTokenizer(PreTokenizer&&) noexcept = default;
@@ -100,7 +137,11 @@ bool AddsBosByDefault(const std::string& pre) {
   return kind != nullptr && kind->adds_bos;
 }
 
-absl::StatusOr<PreTokenizer> PreTokenizer::Create(const std::string& name) {
+absl::StatusOr<PreTokenizer> PreTokenizer::Create(const std::string& name) { return CreateForTest(name, {}); }
+
+absl::StatusOr<PreTokenizer> PreTokenizer::CreateForTest(const std::string& name,
+                                                         const PreTokenizerLimits& limits,
+                                                         const std::string& pattern) {
   const Kind* kind = FindKind(name);
   if (kind == nullptr) {
     const std::string known =
@@ -117,7 +158,9 @@ absl::StatusOr<PreTokenizer> PreTokenizer::Create(const std::string& name) {
   PCRE2_SIZE offset = 0;
   auto impl = std::make_unique<Impl>();
   impl->kind = *kind;
-  impl->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kind->pattern), PCRE2_ZERO_TERMINATED,
+  impl->limits = limits;
+  const char* source = pattern.empty() ? kind->pattern : pattern.c_str();
+  impl->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source), PCRE2_ZERO_TERMINATED,
                                  PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED | PCRE2_NO_START_OPTIMIZE, &error,
                                  &offset, nullptr));
   if (impl->code == nullptr) {
@@ -125,7 +168,7 @@ absl::StatusOr<PreTokenizer> PreTokenizer::Create(const std::string& name) {
   }
   // Without JIT (no executable memory allowed, other CPU) the interpreter gives the same matches, more
   // slowly.
-  pcre2_jit_compile(impl->code.get(), PCRE2_JIT_COMPLETE);
+  if (!limits.interpret) pcre2_jit_compile(impl->code.get(), PCRE2_JIT_COMPLETE);
   return PreTokenizer(std::move(impl));
 }
 
@@ -136,29 +179,21 @@ absl::Status PreTokenizer::Split(std::string_view text,
     ASSIGN_OR_RETURN(normalized, NormalizeNfc(text));
     text = normalized;
   }
-  const std::unique_ptr<pcre2_match_data, MatchDataDeleter> data(pcre2_match_data_create(1, nullptr));
-  const std::unique_ptr<pcre2_match_context, MatchContextDeleter> context(
-      pcre2_match_context_create(nullptr));
-  if (data == nullptr || context == nullptr) return ResourceExhausted("no memory for pre-tokenizing");
-  // Giving a run of white space back costs one step per character; nothing in the patterns costs more.
-  constexpr size_t kMaxLimit = std::numeric_limits<uint32_t>::max();
-  const size_t limit = std::min(kMaxLimit, 10'000'000 + std::min(kMaxLimit, 4 * text.size()));
-  pcre2_set_match_limit(context.get(), static_cast<uint32_t>(limit));
-
+  ASSIGN_OR_RETURN(const Matcher matcher, MakeMatcher(impl_->limits, text.size()));
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   for (size_t pos = 0; pos < text.size();) {
     // The text is known to be UTF-8; checking it in every call would be quadratic.
-    int found = pcre2_match(impl_->code.get(), subject, text.size(), pos, PCRE2_NO_UTF_CHECK, data.get(),
-                            context.get());
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
-      found = pcre2_match(impl_->code.get(), subject, text.size(), pos, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
-                          data.get(), context.get());
-    }
+    const auto match = [&](uint32_t options) {
+      return pcre2_match(impl_->code.get(), subject, text.size(), pos, PCRE2_NO_UTF_CHECK | options,
+                         matcher.data.get(), matcher.context.get());
+    };
+    int found = match(0);
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = match(PCRE2_NO_JIT);
     if (found < 0) {
       return ResourceExhausted("pre-tokenizing ('", impl_->kind.name, "') stopped at byte ", pos, " of ",
                                text.size(), ": ", Pcre2Message(found));
     }
-    const size_t end = pcre2_get_ovector_pointer(data.get())[1];
+    const size_t end = pcre2_get_ovector_pointer(matcher.data.get())[1];
     if (end <= pos) return Internal("pre-tokenizer '", impl_->kind.name, "' does not advance at byte ", pos);
     RETURN_IF_ERROR(piece(text.substr(pos, end - pos)));
     pos = end;

@@ -2,6 +2,7 @@
 // A job for stall_test.py to disturb: every rank writes its process number to FOLDER/rank.N and then does
 // what MODE says. Usage: stall_program FOLDER MODE TIMEOUT_S
 //   ring, collective, compute  work until told from outside, 60 s at most
+//   poll                       likewise, computing and polling for 60 s without needing another rank's data
 //   late_OPERATION             rank 1 sleeps before the operation, far beyond the time-out
 //   polling                    rank 1 is busy but polls
 //   busy0                      rank 1 sleeps, the others wait for it, but rank 0 is busy and hears nothing
@@ -64,6 +65,15 @@ absl::Status WorkUntilDisturbed(World& world, const std::string& mode) {
     }
     more = Clock::now() < end ? 1 : 0;
     RETURN_IF_ERROR(world.host().Broadcast(more, 0));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PollUntilDisturbed(World& world) {
+  const Clock::time_point end = Clock::now() + kRunTime;
+  while (Clock::now() < end) {
+    Compute(std::chrono::milliseconds(50));
+    RETURN_IF_ERROR(world.device().Poll());
   }
   return absl::OkStatus();
 }
@@ -132,7 +142,9 @@ int Main(int argc, char** argv) {
   World& world = **made;
   std::ofstream(absl::StrCat(folder, "/rank.", world.rank())) << getpid() << std::endl;
   const bool works = mode == "ring" || mode == "collective" || mode == "compute";
-  absl::Status status = works ? WorkUntilDisturbed(world, mode) : Misbehave(world, mode);
+  absl::Status status = works            ? WorkUntilDisturbed(world, mode)
+                        : mode == "poll" ? PollUntilDisturbed(world)
+                                         : Misbehave(world, mode);
   if (status.ok()) status = world.Finalize();
   if (!status.ok()) AbortJob(world, status);
   return 0;

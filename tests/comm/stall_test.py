@@ -3,7 +3,7 @@
 """Disturbs MPI jobs of stall_program and checks how they end.
 
 Usage: stall_test.py PROGRAM CASE RANKS -- MPIRUN [ARGS]
-Cases, MODE being ring, collective or compute:
+Cases, MODE being ring, collective, compute or poll:
   stop_MODE  SIGSTOP to rank 0, 1 and the last: all end within time-out + 5 s, exit code 70, one line names the rank
   kill_MODE  SIGKILL likewise: all end within 10 s with a non-zero exit code
   suspend    all ranks stopped for longer than the time-out, as by Ctrl-Z: the job goes on afterwards
@@ -124,16 +124,18 @@ def late(args):
 
 
 def suspend(args):
-    job = Job(args, "ring")
-    time.sleep(0.5)
-    job.send("STOP", range(args.ranks))
-    time.sleep(TIMEOUT_S + 2)
-    job.send("CONT", range(args.ranks))
-    time.sleep(TIMEOUT_S + 3)
-    if job.process.poll() is not None:
-        job.wrong.append("the job ended after it was continued")
-    job.send("KILL", [0])
-    yield "suspend", job.end(10, None, None)
+    for mode in ["ring", "poll"]:
+        print(f"suspend in {mode}", flush=True)
+        job = Job(args, mode)
+        time.sleep(0.5)
+        job.send("STOP", range(args.ranks))
+        time.sleep(TIMEOUT_S + 2)
+        job.send("CONT", range(args.ranks))
+        time.sleep(TIMEOUT_S + 3)
+        if job.process.poll() is not None:
+            job.wrong.append("the job ended after it was continued")
+        job.send("KILL", [0])
+        yield f"suspend in {mode}", job.end(10, None, None)
 
 
 def main():

@@ -18,10 +18,17 @@ class Generation : public ::testing::Test {
  protected:
   Json Run(const Strings& flags, int ranks = 0) {
     const ProgramResult result = RunPrefill(
-        WithSmallModel(Join({"--input", document_, "--format", "jsonl", "--return-token-ids"}, flags)),
-        ranks);
+        WithSmallModel(Join({"--input", "report.txt", "--format", "jsonl", "--return-token-ids"}, flags)),
+        ranks, Here());
     EXPECT_EQ(result.exit_code, 0) << result.ToString();
     return ParseRecord(result.out);
+  }
+
+  // Draws depend on the id, which is the path as given.
+  ProgramOptions Here() const {
+    ProgramOptions options;
+    options.folder = folder_.path();
+    return options;
   }
 
   const TestFolder folder_;
@@ -100,8 +107,8 @@ TEST_F(Generation, StopStrings) {
   EXPECT_EQ(never["finish_reason"], "length");
   // As text, the same; nothing of the stop string is streamed.
   const std::string stop = piece(40, 3);
-  Strings as_text = Join(flags, {"--input", document_, "--stop", stop});
-  EXPECT_EQ(RunPrefill(WithSmallModel(as_text)).out, text.substr(0, text.find(stop)) + "\n");
+  Strings as_text = Join(flags, {"--input", "report.txt", "--stop", stop});
+  EXPECT_EQ(RunPrefill(WithSmallModel(as_text), 0, Here()).out, text.substr(0, text.find(stop)) + "\n");
 }
 
 // CLI libraries take "[a,b]" for two values and "{}" for none.

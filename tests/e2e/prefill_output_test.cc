@@ -71,8 +71,7 @@ TEST_F(Output, MessagesGoToStderr) {
   const ProgramResult result = Summarise({"--format", "jsonl"});
   EXPECT_THAT(ErrorLines(result), SizeIs(0));
   EXPECT_THAT(result.err, HasSubstr("prompt tokens on 1 rank x 1 thread, f32"));
-  EXPECT_THAT(Summarise({"--format", "jsonl"}, 2).err,
-              HasSubstr("prompt tokens on 2 ranks x 1 thread, f32"));
+  EXPECT_THAT(Summarise({"--format", "jsonl"}, 2).err, HasSubstr("prompt tokens on 2 ranks x 1 thread, f32"));
 }
 
 TEST_F(Output, RecordHasTheKeysOfTheServiceInOrder) {

@@ -19,9 +19,7 @@ constexpr const char* kTemplate =
 
 }  // namespace
 
-GgufWriter TinyTextGguf(const TinyModelOptions& options) {
-  CHECK(options.vocab == kByteVocab) << options.vocab;
-  GgufWriter writer = TinyGguf(options);
+void AddByteTokenizer(GgufWriter& writer) {
   std::vector<std::string> tokens;
   std::vector<int32_t> types;
   for (int byte = 0; byte < 256; ++byte) {
@@ -40,6 +38,12 @@ GgufWriter TinyTextGguf(const TinyModelOptions& options) {
   writer.Add("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(kMessageStart));
   writer.Add("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(kMessageEnd));
   writer.Add("tokenizer.chat_template", kTemplate);
+}
+
+GgufWriter TinyTextGguf(const TinyModelOptions& options) {
+  CHECK(options.vocab == kByteVocab) << options.vocab;
+  GgufWriter writer = TinyGguf(options);
+  AddByteTokenizer(writer);
   return writer;
 }
 

@@ -15,6 +15,9 @@ namespace snapkv::testing {
 inline constexpr int32_t kEndOfText = 256, kMessageStart = 257, kMessageEnd = 258;
 inline constexpr int64_t kByteVocab = 259;
 
+// The tokenizer and the template, for a model of kByteVocab tokens.
+void AddByteTokenizer(GgufWriter& writer);
+
 // TinyGguf of `options`, whose vocab must be kByteVocab, with the tokenizer.
 GgufWriter TinyTextGguf(const TinyModelOptions& options);
 

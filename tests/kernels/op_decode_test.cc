@@ -223,8 +223,13 @@ TEST(OpSample, EveryDeviceDrawsTheSameToken) {
   const std::vector<int32_t> history = {5, 5, 900, 17};
   for (const float temperature : {0.0f, 0.7f, 1.5f}) {
     for (int64_t step = 0; step < 50; ++step) {
-      const SampleParams params = {
-          .temperature = temperature, .repeat_penalty = 1.3f, .seed = 12, .step = step};
+      const SampleParams params = {.temperature = temperature,
+                                   .repeat_penalty = 1.3f,
+                                   .top_k = step % 2 * 50,
+                                   .top_p = step % 3 == 0 ? 1 : 0.8,
+                                   .min_p = step % 5 == 0 ? 0 : 0.1,
+                                   .seed = 12,
+                                   .step = step};
       const absl::StatusOr<int32_t> a = Sample(kRefStream, logits, history, params),
                                     b = Sample({Device::kCpu, 3}, logits, history, params);
       ASSERT_OK(a.status());

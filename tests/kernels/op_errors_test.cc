@@ -431,6 +431,15 @@ TEST_P(OpErrors, Sample) {
   ExpectInvalid(run(logits, {}, {.temperature = kInf}),
                 "Sample: temperature is inf, expected a finite number");
   ExpectInvalid(run(logits, {}, {.repeat_penalty = 0}), "Sample: repeat_penalty is 0, expected more than 0");
+  ExpectInvalid(run(logits, {}, {.top_k = -1}), "Sample: top_k is -1, expected at least 0");
+  for (const auto& [value, shown] : {std::pair{0.0, "0"}, {-0.5, "-0.5"}, {1.5, "1.5"}, {kNan, "nan"}}) {
+    ExpectInvalid(run(logits, {}, {.top_p = value}),
+                  std::string("Sample: top_p is ") + shown + ", expected more than 0 and at most 1");
+  }
+  for (const auto& [value, shown] : {std::pair{-0.5, "-0.5"}, {1.5, "1.5"}, {kNan, "nan"}}) {
+    ExpectInvalid(run(logits, {}, {.min_p = value}),
+                  std::string("Sample: min_p is ") + shown + ", expected 0 to 1");
+  }
   const absl::Status nan = run(HostTensor::Of(kF32, {3}, {0, kNan, kNan}), {}, {});
   EXPECT_EQ(nan.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(std::string(nan.message()), "Sample: logits[1] of f32[3] is NaN: the forward pass is broken");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SHA-256 by OpenSSL.
-#include "launch/sha256.h"
+#include "launch/output/sha256.h"
 
 #include <openssl/evp.h>
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checked paths, temporary files and renames.
-#include "launch/output_files.h"
+#include "launch/output/output_files.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -61,16 +62,37 @@ int WriteAndClose(std::FILE* file, const std::string& text) {
   return written || error != 0 ? error : EIO;
 }
 
+// Device and inode of a regular file.
+std::optional<std::pair<dev_t, ino_t>> Identity(const std::string& path) {
+  struct stat file {};
+  if (path.empty() || stat(path.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) return std::nullopt;
+  return std::pair(file.st_dev, file.st_ino);
+}
+
 }  // namespace
 
+void FileSet::Add(const std::string& path) {
+  if (const auto identity = Identity(path)) files_.emplace(*identity, path);
+}
+
+std::optional<std::string> FileSet::Find(const std::string& path) const {
+  const auto identity = Identity(path);
+  if (!identity.has_value()) return std::nullopt;
+  const auto it = files_.find(*identity);
+  return it == files_.end() ? std::nullopt : std::optional(it->second);
+}
+
 absl::Status CheckOutputs(const std::vector<OutputFile>& outputs, const std::vector<std::string>& inputs) {
+  return CheckOutputs(outputs, FileSet(inputs));
+}
+
+absl::Status CheckOutputs(const std::vector<OutputFile>& outputs, const FileSet& inputs) {
   std::vector<const OutputFile*> files;
   for (const OutputFile& output : outputs) {
     if (output.path.empty() || IsDevice(output.path)) continue;
-    std::error_code error;
-    for (const std::string& input : inputs) {
-      if (input.empty() || !fs::equivalent(input, output.path, error)) continue;
-      return InvalidArgument(output.flag, " ", output.path, " is the input ", input, ": choose another file");
+    if (const auto input = inputs.Find(output.path)) {
+      return InvalidArgument(output.flag, " ", output.path, " is the input ", *input,
+                             ": choose another file");
     }
     for (const OutputFile* other : files) {
       if (Canonical(other->path) != Canonical(output.path)) continue;

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the queue to the engine to the records.
+#include "launch/batch_run.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "kernels/base/log.h"
+#include "launch/exit_codes.h"
+#include "launch/output/sha256.h"
+#include "launch/signals.h"
+#include "runtime/model/safetensors.h"
+
+namespace snapkv::launch {
+namespace {
+
+constexpr absl::Duration kIdleWait = absl::Milliseconds(100);
+// Errors that one call of Next may turn into records before the engine gets its turn again.
+constexpr int kErrorsPerCall = 64;
+// Messages of failed documents on stderr; all of them are in the records.
+constexpr int64_t kMostErrorsShown = 20;
+constexpr size_t kMostRows = 20;  // of the closing table
+
+// Draws that differ between documents, and are the same for a document wherever it stands in a batch.
+uint64_t SeedOf(uint64_t seed, const std::string& id) {
+  const std::string hash = Sha256Hex(std::to_string(seed) + "\n" + id);
+  return std::stoull(hash.substr(0, 16), nullptr, 16);
+}
+
+// The reason of an engine's error.
+DocumentError EngineError(const absl::Status& status, int64_t line) {
+  const bool memory = absl::IsResourceExhausted(status);
+  return {status, memory ? "OUT_OF_MEMORY" : "INTERNAL", line, 0};
+}
+
+}  // namespace
+
+BatchRun::BatchRun(const BatchRunOptions& options, std::unique_ptr<DocumentQueue> queue, ResultWriter& writer)
+    : options_(options),
+      flags_(*options.flags),
+      queue_(std::move(queue)),
+      writer_(writer),
+      progress_(options.progress),
+      start_(absl::Now()) {
+  totals_.skipped = options_.skipped;
+}
+
+std::string BatchRun::Describe() const {
+  if (!options_.one_text || !next_.has_value()) return "a batch";
+  return absl::StrCat(next_->tokens.size(), " prompt tokens");
+}
+
+void BatchRun::LogClosing(const std::vector<int64_t>& peak_bytes) const {
+  if (options_.one_text || flags_.progress == ProgressMode::kNone) return;
+  BatchTotals totals = totals_;
+  totals.seconds = absl::ToDoubleSeconds(absl::Now() - start_);
+  LOG(Info) << ClosingLine(totals);
+  if (rows_.size() > kMostRows) return;
+  std::vector<RankPeak> ranks;
+  for (size_t r = 0; r < peak_bytes.size(); ++r) ranks.push_back({static_cast<int>(r), peak_bytes[r]});
+  // No log lines: they would have a prefix each.
+  const std::string table = ClosingTable(rows_, ranks);
+  std::fwrite(table.data(), 1, table.size(), stderr);
+}
+
+bool BatchRun::Prime() {
+  while (!next_.has_value() && !queue_ended_ && end_ == End::kNone) {
+    CheckStops();
+    if (const int signal = PendingSignal(); signal != 0) OnSignal(signal);
+    if (end_ == End::kNone) TakeDocument(kIdleWait);
+  }
+  return next_.has_value() && end_ == End::kNone;
+}
+
+void BatchRun::StopFor(End reason) {
+  if (end_ == End::kNone) end_ = reason;
+}
+
+void BatchRun::OnSignal(int signal) {
+  if (signal_ != 0) return;
+  signal_ = signal;
+  StopFor(End::kSignal);
+  LOG(Warning) << (signal == 2 ? "interrupted" : "asked to end") << ": " << open_.size()
+               << (open_.size() == 1 ? " open document is" : " open documents are")
+               << " finished first; a second signal ends at once";
+}
+
+void BatchRun::CheckStops() {
+  if (!writer_.status().ok()) StopFor(End::kOutput);
+  if (flags_.time_limit_s > 0 && absl::Now() - start_ >= absl::Seconds(flags_.time_limit_s)) {
+    if (end_ == End::kNone) LOG(Warning) << "--time-limit: no further document is started";
+    StopFor(End::kTimeLimit);
+  }
+}
+
+bool BatchRun::TakeDocument(absl::Duration wait) {
+  for (int errors = 0; errors < kErrorsPerCall && end_ == End::kNone; ++errors) {
+    PreparedDocument prepared;
+    const DocumentQueue::State state = queue_->Take(errors == 0 ? wait : absl::ZeroDuration(), prepared);
+    if (state == DocumentQueue::State::kEnd) {
+      queue_ended_ = true;
+      failure_ = queue_->status();
+      if (!failure_.ok()) StopFor(End::kInput);
+    }
+    if (state != DocumentQueue::State::kDocument) return false;
+    if (prepared.error.ok()) prepared.error = CheckCacheBytes(prepared);
+    if (prepared.error.ok()) {
+      next_ = std::move(prepared);
+      return true;
+    }
+    Reject(next_sequence_++, prepared.document, prepared.error);
+    if (flags_.strict) StopFor(End::kStrict);
+  }
+  return false;
+}
+
+DocumentError BatchRun::CheckCacheBytes(const PreparedDocument& prepared) const {
+  const int64_t bytes = runtime::DecodeCacheBytes(*options_.config, options_.dtype, flags_.compression,
+                                                  static_cast<int64_t>(prepared.tokens.size()),
+                                                  prepared.document.params.max_tokens);
+  if (flags_.cache_bytes == 0 || bytes <= flags_.cache_bytes) return {};
+  return {ResourceExhausted("the document's cache takes ", bytes, " bytes, --cache-bytes allows ",
+                            flags_.cache_bytes, "; raise it, or lower --capacity or --max-tokens"),
+          "CACHE_EXCEEDED", prepared.document.line, 0};
+}
+
+runtime::BatchDriver::Supply BatchRun::Next(bool idle, runtime::Prompt& prompt) {
+  CheckStops();
+  if (end_ != End::kNone) return Supply::kEnd;
+  if (writer_.congested()) {
+    if (idle) absl::SleepFor(kIdleWait);
+    return Supply::kWait;
+  }
+  if (!next_.has_value() && !TakeDocument(idle ? kIdleWait : absl::ZeroDuration())) {
+    return queue_ended_ || end_ != End::kNone ? Supply::kEnd : Supply::kWait;
+  }
+  prompt = MakePrompt(*std::exchange(next_, std::nullopt), next_sequence_++);
+  return Supply::kPrompt;
+}
+
+runtime::Prompt BatchRun::MakePrompt(PreparedDocument prepared, int64_t sequence) {
+  runtime::Prompt prompt;
+  prompt.ticket = sequence;
+  prompt.compression = flags_.compression;
+  prompt.generation = MakeGenerateOptions(prepared.document);
+  prompt.keep_selections = !flags_.dump_selection.empty();
+  OpenDocument& open = open_[sequence];
+  open.result.prompt_tokens = static_cast<int64_t>(prepared.tokens.size());
+  open.result.truncated = prepared.truncated;
+  prompt.tokens = std::move(prepared.tokens);
+  open.read = prepared.read;
+  open.document = std::move(prepared.document);
+  return prompt;
+}
+
+runtime::GenerateOptions BatchRun::MakeGenerateOptions(const Document& document) {
+  const DocumentParams& p = document.params;
+  runtime::GenerateOptions options;
+  options.max_tokens = p.max_tokens;
+  options.sampling.temperature = static_cast<float>(p.temperature);
+  options.sampling.top_k = p.top_k;
+  options.sampling.top_p = p.top_p;
+  options.sampling.min_p = p.min_p;
+  options.sampling.repeat_penalty = static_cast<float>(p.repeat_penalty);
+  options.sampling.seed = SeedOf(p.seed, document.id);
+  options.ignore_eos = flags_.ignore_eos;
+  options.stops = p.stops;
+  options.stop_token_ids = p.stop_token_ids;
+  if (streams()) options.on_text = [this](const std::string& text) { writer_.Stream(text); };
+  return options;
+}
+
+void BatchRun::OnPrefillStarted(int64_t ticket) {
+  OpenDocument& open = open_.at(ticket);
+  open.result.queue_s = absl::ToDoubleSeconds(absl::Now() - open.read);
+  prefilling_ = ticket;
+}
+
+void BatchRun::OnProgress(int64_t layers_done, int64_t layers, int64_t open_documents,
+                          int64_t tokens_generated) {
+  ProgressState state;
+  state.total = options_.documents;
+  state.done = totals_.done;
+  state.failed = totals_.failed;
+  state.skipped = totals_.skipped;
+  state.active = open_documents + (layers > 0 ? 1 : 0);
+  state.prompt_tokens = totals_.prompt_tokens;
+  state.generated_tokens = tokens_generated;
+  if (layers > 0) {
+    state.open_tokens = open_.at(prefilling_).result.prompt_tokens;
+    state.open_layers = layers_done;
+    state.layers = layers;
+  }
+  progress_.Update(state);
+}
+
+void BatchRun::OnPrefilled(int64_t ticket, const runtime::PrefillResult& result, double seconds) {
+  DocumentResult& r = open_.at(ticket).result;
+  r.rows_full = result.rows_full;
+  r.rows_kept = result.rows_kept;
+  r.bytes_full = result.bytes_full;
+  r.bytes_kept = result.bytes_kept;
+  r.prefill_s = seconds;
+  totals_.prompt_tokens += r.prompt_tokens;
+  totals_.prefill_seconds += seconds;
+  if (const absl::Status written = WriteDumps(result); !written.ok()) {
+    failure_ = written;
+    StopFor(End::kOutput);
+  }
+}
+
+void BatchRun::OnFinished(int64_t ticket, absl::StatusOr<runtime::Generation> generation,
+                          const runtime::DocumentTimes& times) {
+  auto node = open_.extract(ticket);
+  const Document& document = node.mapped().document;
+  DocumentResult& r = node.mapped().result;
+  if (!generation.ok()) {
+    Reject(ticket, document, EngineError(generation.status(), document.line));
+    if (flags_.strict) StopFor(End::kStrict);
+    return;
+  }
+  r.id = document.id;
+  r.form = document.form;
+  r.text = std::move(generation->text);
+  r.token_ids = std::move(generation->token_ids);
+  r.finish_reason = generation->finish_reason;
+  r.policy = flags_.compression.policy == runtime::CachePolicy::kFull ? "full" : "snapkv";
+  r.decode_s = times.decode_s;
+  ++totals_.done;
+  totals_.generated_tokens += static_cast<int64_t>(r.token_ids.size());
+  if (flags_.output_format() == OutputFormat::kText && r.finish_reason == "length" && options_.one_text)
+    LOG(Info) << "the text stops at --max-tokens " << document.params.max_tokens;
+  writer_.Put(ticket, Render(r));
+  if (rows_.size() <= kMostRows) rows_.push_back(ToClosingRow(r));
+}
+
+std::string BatchRun::Render(const DocumentResult& result) const {
+  if (flags_.output_format() == OutputFormat::kJsonl) return RecordLine(result, options_.record);
+  if (!options_.one_text) return TextRecord(result, /*with_header=*/true);
+  if (!result.error.ok()) return "";  // stderr has it
+  return streams() ? "\n" : TextRecord(result, /*with_header=*/false);
+}
+
+void BatchRun::Reject(int64_t sequence, const Document& document, const DocumentError& error) {
+  ++totals_.failed;
+  if (++errors_shown_ <= kMostErrorsShown) {
+    const std::string message(error.status.message());
+    LOG(Error) << (message.starts_with(document.id) ? "" : document.id + ": ") << message;
+    if (errors_shown_ == kMostErrorsShown) LOG(Error) << "further errors are in the records only";
+  }
+  DocumentResult result;
+  result.id = document.id;
+  result.form = document.form;
+  result.error = error;
+  if (rows_.size() <= kMostRows) rows_.push_back(ToClosingRow(result));
+  writer_.Put(sequence, Render(result));
+}
+
+absl::Status BatchRun::WriteDumps(const runtime::PrefillResult& prefill) const {
+  if (!flags_.dump_logits.empty()) {
+    runtime::SafetensorsWriter writer;
+    RETURN_IF_ERROR(writer.Add("logits", TensorView::Of(const_cast<float*>(prefill.logits.data()),
+                                                        DType::kF32, Device::kCpu, prefill.logits.size())));
+    RETURN_IF_ERROR(Annotate(writer.Write(flags_.dump_logits), "--dump-logits"));
+  }
+  if (flags_.dump_selection.empty()) return absl::OkStatus();
+  std::vector<std::vector<int32_t>> flat;  // one contiguous array per layer
+  for (const runtime::Selection& selection : prefill.selections) {
+    flat.emplace_back();
+    for (const auto& head : selection.positions)
+      flat.back().insert(flat.back().end(), head.begin(), head.end());
+  }
+  runtime::SafetensorsWriter writer;
+  for (size_t l = 0; l < flat.size(); ++l) {
+    const size_t heads = prefill.selections[l].positions.size();
+    RETURN_IF_ERROR(
+        writer.Add(absl::StrCat("layer.", l, ".positions"),
+                   TensorView::Of(flat[l].data(), DType::kI32, Device::kCpu, heads, flat[l].size() / heads)));
+  }
+  return Annotate(writer.Write(flags_.dump_selection), "--dump-selection");
+}
+
+int BatchRun::Finish() {
+  const bool nothing = totals_.done == 0 && totals_.failed == 0 && end_ != End::kNone;
+  const absl::Status written = writer_.Finish(/*discard_if_empty=*/nothing);
+  progress_.Finish();
+  if (!written.ok() || end_ == End::kOutput) {
+    LOG(Error) << (written.ok() ? failure_ : written).message();
+    return kExitOutputNotWritable;
+  }
+  switch (end_) {
+    case End::kInput:
+      LOG(Error) << failure_.message();
+      return absl::IsFailedPrecondition(failure_) ? kExitUsage : kExitInputUnreadable;
+    case End::kStrict:
+      LOG(Error) << "--strict: the batch ends at the first document that failed";
+      return kExitJobFailed;
+    case End::kSignal:
+      return 128 + signal_;
+    case End::kTimeLimit:
+      return kExitTimeLimit;
+    default:
+      return totals_.failed + options_.failed_before > 0 ? kExitDocumentsFailed : kExitOk;
+  }
+}
+
+}  // namespace snapkv::launch

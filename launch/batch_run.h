@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// BatchRun: the decode rank's side of a batch. Takes documents from the queue, gives their prompts to the
+// engine, and makes a record of everything that happens to them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/document_queue.h"
+#include "launch/flags.h"
+#include "launch/output/closing.h"
+#include "launch/output/progress.h"
+#include "launch/output/record.h"
+#include "launch/result_writer.h"
+#include "runtime/engine/batch.h"
+
+namespace snapkv::launch {
+
+struct BatchRunOptions {
+  const Flags* flags = nullptr;
+  const runtime::ModelConfig* config = nullptr;
+  DType dtype = DType::kF32;
+  RecordContext record;
+  bool one_text =
+      false;  // the only document is one text: no headings, and on stdout it appears as it is made
+  ProgressOptions progress;
+  int64_t documents = -1;     // if known
+  int64_t skipped = 0;        // that --resume found
+  int64_t failed_before = 0;  // of these
+};
+
+class BatchRun final : public runtime::BatchDriver {
+ public:
+  // `writer` and what the options point to must outlive it.
+  BatchRun(const BatchRunOptions& options, std::unique_ptr<DocumentQueue> queue, ResultWriter& writer);
+
+  // Waits for the first document that can be prefilled; bad ones before it get their records. False when
+  // there is none. For before the weights are loaded.
+  bool Prime();
+
+  Supply Next(bool idle, runtime::Prompt& prompt) override;
+  void OnPrefillStarted(int64_t ticket) override;
+  void OnProgress(int64_t layers_done, int64_t layers, int64_t open_documents,
+                  int64_t tokens_generated) override;
+  void OnPrefilled(int64_t ticket, const runtime::PrefillResult& result, double seconds) override;
+  void OnFinished(int64_t ticket, absl::StatusOr<runtime::Generation> generation,
+                  const runtime::DocumentTimes& times) override;
+  void OnSignal(int signal) override;
+
+  // After the last document: waits for the writer and says how it went. The exit code; 6 takes precedence,
+  // and 1 is for a batch that came to its end.
+  int Finish();
+
+  const BatchTotals& totals() const { return totals_; }
+  // What LOG says at the start: the first prompt's length if it is the only one.
+  std::string Describe() const;
+  // A line and, for a few documents, a table with the peak memory of each rank; nothing for one document.
+  void LogClosing(const std::vector<int64_t>& peak_bytes) const;
+
+ private:
+  struct OpenDocument {
+    Document document;
+    DocumentResult result;
+    absl::Time read;
+  };
+  enum class End : uint8_t { kNone, kInput, kSignal, kTimeLimit, kStrict, kOutput };
+
+  // Takes the next document from the queue; errors become records on the way. False when there is none now.
+  bool TakeDocument(absl::Duration wait);
+  // Stops taking documents, for the first reason given.
+  void StopFor(End reason);
+  DocumentError CheckCacheBytes(const PreparedDocument& prepared) const;
+  // The text goes to stdout while it is made.
+  bool streams() const {
+    return options_.one_text && flags_.to_stdout() && flags_.output_format() == OutputFormat::kText;
+  }
+  void CheckStops();
+  void Reject(int64_t sequence, const Document& document, const DocumentError& error);
+  absl::Status WriteDumps(const runtime::PrefillResult& result) const;
+  runtime::GenerateOptions MakeGenerateOptions(const Document& document);
+  runtime::Prompt MakePrompt(PreparedDocument prepared, int64_t sequence);
+  std::string Render(const DocumentResult& result) const;
+
+  const BatchRunOptions options_;
+  const Flags& flags_;
+  std::unique_ptr<DocumentQueue> queue_;
+  ResultWriter& writer_;
+  Progress progress_;
+  const absl::Time start_;
+  std::optional<PreparedDocument> next_;  // taken and not yet handed out
+  int64_t next_sequence_ = 0;             // of next_, else of the next document to be taken
+  std::map<int64_t, OpenDocument> open_;  // by sequence
+  End end_ = End::kNone;
+  bool queue_ended_ = false;
+  int signal_ = 0;
+  absl::Status failure_;  // of the input or a dump
+  int64_t errors_shown_ = 0;
+  int64_t prefilling_ = 0;  // ticket
+  BatchTotals totals_;
+  std::vector<ClosingRow> rows_;
+};
+
+}  // namespace snapkv::launch

@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches through the real program: inputs, records, order, errors, resume, sampling, ends.
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/model/gguf.h"
+#include "tests/e2e/batch_support.h"
+#include "tests/support/golden.h"
+
+namespace snapkv::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+std::vector<std::string> Ids(const std::vector<Json>& records) {
+  std::vector<std::string> ids;
+  for (const Json& record : records) ids.push_back(record["id"]);
+  return ids;
+}
+
+class Batch : public ::testing::Test {
+ protected:
+  std::map<std::string, Json> RunRecords(const Strings& flags, int exit_code = 0, int ranks = 0) {
+    const ProgramResult result = RunBatchProgram(flags, ranks);
+    EXPECT_EQ(result.exit_code, exit_code) << result.ToString();
+    return RecordsById(result.out);
+  }
+
+  const TestFolder folder_;
+};
+
+TEST_F(Batch, AFolderAPatternFilesAndLinesTogether) {
+  fs::create_directories(folder_.Path("docs/sub"));
+  folder_.Write("docs/b.txt", "Text b.");
+  folder_.Write("docs/a.md", "\xEF\xBB\xBFText a.\r\nTwo lines.");
+  folder_.Write("docs/sub/c.txt", "Text c.");
+  folder_.Write("docs/skipped.pdf", "no text");
+  folder_.Write("x1.txt", "Text x1.");
+  folder_.Write("x2.txt", "Text x2.");
+  folder_.Write("lines.jsonl", "\xEF\xBB\xBF" + BatchLine("one", "Text one.") + "\r\n\n" +
+                                   "{\"text\": \"No id.\"}\r\n" +
+                                   "{\"path\": \"x2.txt\", \"id\": \"by path\"}");
+  ProgramOptions options;
+  options.folder = folder_.path();
+  const ProgramResult result = RunBatchProgram({"--input", "docs", "--input", "x?.txt", "--input",
+                                                "./lines.jsonl", "--ordered", "--output", "o.jsonl"},
+                                               0, options);
+  ASSERT_EQ(result.exit_code, 0) << result.ToString();
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(Ids(ParseRecords(Slurp(folder_.Path("o.jsonl")))),
+              ElementsAre("docs/a.md", "docs/b.txt", "docs/sub/c.txt", "x1.txt", "x2.txt", "one",
+                          "lines.jsonl:line-4", "by path"));
+}
+
+TEST_F(Batch, ARecordIsThatOfItsDocumentAlone) {
+  const std::string lines = folder_.Write("lines.jsonl", BatchLines(12));
+  const auto together = RunRecords({"--input", lines, "--return-token-ids"});
+  ASSERT_THAT(together, SizeIs(12));
+  for (const Strings& flags : std::vector<Strings>{{"--max-batch", "1"}, {"--max-batch", "3", "--ordered"}}) {
+    for (const int ranks : {0, 3}) {
+      const auto other = RunRecords(Join({"--input", lines, "--return-token-ids"}, flags), 0, ranks);
+      ASSERT_THAT(other, SizeIs(12));
+      for (const auto& [id, record] : together) {
+        EXPECT_EQ(other.at(id)["token_ids"], record["token_ids"]) << id << " on " << ranks << " ranks";
+        EXPECT_EQ(other.at(id)["summary"], record["summary"]) << id;
+        EXPECT_EQ(other.at(id)["cache"], record["cache"]) << id;
+        EXPECT_EQ(other.at(id)["params_sha256"], record["params_sha256"]) << id;
+      }
+    }
+  }
+  // And what a run of one text file gives.
+  const Json line = Json::parse(BatchLines(12).substr(0, BatchLines(12).find('\n')));
+  const std::string text = folder_.Write("d0.txt", line["text"]);
+  const auto alone = RunRecords({"--input", text, "--format", "jsonl", "--return-token-ids"});
+  EXPECT_EQ(alone.at(text)["token_ids"], together.at("d0")["token_ids"]);
+}
+
+TEST_F(Batch, EveryBadLineIsOneRecordAndTheBatchGoesOn) {
+  const std::string latin = folder_.Write("latin.txt", "caf\xE9");
+  const std::string lines =
+      "not json\n"                                                                   // line-1
+      "[1, 2]\n"                                                                     // line-2
+      "{\"id\": \"ok\", \"text\": \"Fine.\"}\n"                                      // ok
+      "{\"id\": \"ok\", \"text\": \"Again.\"}\n"                                     // line-4: duplicate
+      "{\"id\": \"\", \"text\": \"a\"}\n"                                            // line-5
+      "{\"id\": 7, \"text\": \"a\"}\n"                                               // line-6
+      "{\"id\": \"blank\", \"text\": \" \\n \"}\n"                                   // blank
+      "{\"id\": \"nul\", \"text\": \"a\\u0000b\"}\n"                                 // nul
+      "{\"id\": \"latin\", \"path\": \"latin.txt\"}\n"                               // latin
+      "{\"id\": \"latin ok\", \"path\": \"latin.txt\", \"encoding\": \"latin1\"}\n"  // latin ok
+      "{\"id\": \"gone\", \"path\": \"gone.txt\"}\n"                                 // gone
+      "{\"id\": \"typo\", \"text\": \"a\", \"max_token\": 3}\n"                      // typo
+      "{\"id\": \"range\", \"text\": \"a\", \"max_tokens\": 0}\n"                    // range
+      "{\"id\": \"long\", \"text\": \"" +
+      std::string(5000, 'x') +
+      "\"}\n"                                                               // long
+      "{\"id\": \"bad\xFF\", \"text\": \"a\"}\n"                            // line-15
+      "{\"id\": \"stop\", \"text\": \"a\", \"stop_token_ids\": [99999]}\n"  // stop
+      "{\"id\": \"huge\", \"text\": \"" +
+      std::string(20000, 'y') +
+      "\"}\n"  // huge
+      "{\"custom_id\": \"chat\", \"method\": \"POST\", \"url\": \"/v1/chat/completions\", \"body\": "
+      "{\"messages\": "
+      "[{\"role\": \"user\", \"content\": \"Hi\"}], \"logprobs\": true}}\n"  // chat
+      "{\"custom_id\": \"chat ok\", \"method\": \"POST\", \"url\": \"/v1/chat/completions\", \"body\": "
+      "{\"model\": "
+      "\"m\", \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"max_tokens\": 3}}\n";  // chat ok
+  const std::string file = folder_.Write("lines.jsonl", lines);
+  const auto records =
+      RunRecords({"--input", file, "--max-document-bytes", "16K", "--max-line-bytes", "24K"}, 1);
+  const std::map<std::string, std::string> reasons = {{"line-1", "LINE_INVALID"},
+                                                      {"line-2", "LINE_INVALID"},
+                                                      {"ok", ""},
+                                                      {"line-4", "DOCUMENT_ID_DUPLICATE"},
+                                                      {"line-5", "DOCUMENT_ID_INVALID"},
+                                                      {"line-6", "DOCUMENT_ID_INVALID"},
+                                                      {"blank", "DOCUMENT_EMPTY"},
+                                                      {"nul", "DOCUMENT_NOT_UTF8"},
+                                                      {"latin", "DOCUMENT_NOT_UTF8"},
+                                                      {"latin ok", ""},
+                                                      {"gone", "DOCUMENT_NOT_FOUND"},
+                                                      {"typo", "PARAMETER_INVALID"},
+                                                      {"range", "PARAMETER_INVALID"},
+                                                      {"long", "CONTEXT_EXCEEDED"},
+                                                      {"line-15", "LINE_INVALID"},
+                                                      {"stop", "PARAMETER_INVALID"},
+                                                      {"huge", "DOCUMENT_TOO_LARGE"},
+                                                      {"chat", "PARAMETER_INVALID"},
+                                                      {"chat ok", ""}};
+  EXPECT_THAT(records, SizeIs(reasons.size()));
+  for (const auto& [id, reason] : reasons) {
+    ASSERT_TRUE(records.contains(id)) << id;
+    EXPECT_EQ(ReasonOf(records.at(id)), reason) << id << ": " << records.at(id).dump();
+  }
+  EXPECT_EQ(records.at("line-1")["error"]["line"], 1);
+  EXPECT_EQ(records.at("line-1")["error"]["column"], 2);
+  EXPECT_EQ(records.at("line-15")["error"]["column"], 12) << records.at("line-15").dump();
+  EXPECT_EQ(records.at("typo")["error"]["line"], 12);
+  EXPECT_THAT(records.at("typo")["error"]["message"].get<std::string>(), HasSubstr("max_token"));
+  EXPECT_THAT(records.at("long")["error"]["message"].get<std::string>(), HasSubstr("4096"));
+  EXPECT_EQ(records.at("chat")["response"]["status_code"], 400) << "never 200 with an error";
+  EXPECT_EQ(records.at("chat ok")["response"]["status_code"], 200);
+  EXPECT_EQ(records.at("chat ok")["response"]["body"]["usage"]["completion_tokens"], 3);
+}
+
+// A model that makes numbers of every text but those with a 'Z' in them.
+TEST_F(Batch, NaNIsAnErrorOfItsDocument) {
+  std::string bytes = Slurp(SmallModel());
+  {
+    const auto file = runtime::GgufFile::Open(SmallModel());
+    ASSERT_TRUE(file.ok()) << file.status();
+    const auto embedding = file->tensor("token_embd.weight");
+    ASSERT_TRUE(embedding.ok()) << embedding.status();
+    const size_t row = static_cast<size_t>(SmallOptions().hidden) * sizeof(float);
+    const std::string z(embedding->view.as<char>() + 'Z' * row, row);
+    const size_t at = bytes.find(z);
+    ASSERT_NE(at, std::string::npos);
+    for (size_t i = 0; i < row; i += 4) bytes.replace(at + i, 4, "\x00\x00\xc0\x7f", 4);
+  }
+  const std::string model = folder_.Write("nan.gguf", bytes);
+  const std::string lines = folder_.Write(
+      "lines.jsonl", BatchLine("a", "Fine.") + BatchLine("z", "Zero.") + BatchLine("b", "Fine."));
+  for (const int ranks : {0, 2}) {
+    const ProgramResult result = RunPrefill({"--model", model, "--dtype", "f32", "--threads", "1", "--input",
+                                             lines, "--max-tokens", "4", "--prompt", "Why?"},
+                                            ranks);
+    EXPECT_EQ(result.exit_code, 1) << result.ToString();
+    const auto records = RecordsById(result.out);
+    EXPECT_EQ(ReasonOf(records.at("z")), "INTERNAL");
+    EXPECT_THAT(records.at("z")["error"]["message"].get<std::string>(), HasSubstr("NaN"));
+    EXPECT_EQ(ReasonOf(records.at("a")) + ReasonOf(records.at("b")), "");
+  }
+}
+
+TEST_F(Batch, NoMemoryIsAnErrorOfItsDocument) {
+  TinyModelOptions shape = SmallOptions();
+  shape.context = int64_t{1} << 28;
+  const std::string model = folder_.Path("wide.gguf");
+  ASSERT_TRUE(TinyTextGguf(shape).Write(model));
+  // 200 million rows take 51 GB; the process may have 4.
+  const std::string lines = folder_.Write(
+      "lines.jsonl", BatchLine("a", "Fine.") + BatchLine("big", "Wide.", {{"max_tokens", 200'000'000}}) +
+                         BatchLine("b", "Fine."));
+  ProgramOptions options;
+  options.argv = {"/bin/sh", "-c", "ulimit -v 4000000; exec \"$0\" \"$@\""};
+  for (const std::string& argument : PrefillCommand(
+           {"--model", model, "--dtype", "f32", "--threads", "1", "--input", lines, "--max-tokens", "4"}))
+    options.argv.push_back(argument);
+  const auto result = RunProgram(options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->exit_code, 1) << result->ToString();
+  const auto records = RecordsById(result->out);
+  EXPECT_EQ(ReasonOf(records.at("big")), "OUT_OF_MEMORY");
+  EXPECT_EQ(ReasonOf(records.at("a")) + ReasonOf(records.at("b")), "");
+}
+
+TEST_F(Batch, StrictEndsAtTheFirstBadLine) {
+  const std::string file = folder_.Write("lines.jsonl", BatchLines(2) + "bad\n" + BatchLine("later", "x"));
+  const ProgramResult result = RunBatchProgram({"--input", file, "--strict", "--ordered"});
+  EXPECT_EQ(result.exit_code, 7) << result.ToString();
+  EXPECT_THAT(Ids(ParseRecords(result.out)), ElementsAre("d0", "d1", "line-3"));
+  EXPECT_THAT(result.err, HasSubstr("--strict"));
+}
+
+TEST_F(Batch, NoGoodDocumentNeedsNoWeights) {
+  const std::string file = folder_.Write("lines.jsonl", "bad\n{}\n");
+  const ProgramResult result = RunBatchProgram({"--input", file}, 2);
+  EXPECT_EQ(result.exit_code, 1) << result.ToString();
+  EXPECT_THAT(ParseRecords(result.out), SizeIs(2));
+  const ProgramResult empty = RunBatchProgram({"--input", folder_.Write("empty.jsonl", "\n\r\n")}, 2);
+  EXPECT_EQ(empty.exit_code, 0) << empty.ToString();
+  EXPECT_EQ(empty.out, "");
+}
+
+TEST_F(Batch, FieldsOfARecordBeatFlags) {
+  const std::string text = "The same text for all.";
+  const std::string file =
+      folder_.Write("lines.jsonl", BatchLine("flag", text) + BatchLine("tokens", text, {{"max_tokens", 3}}) +
+                                       BatchLine("prompt", text, {{"prompt", "Why?"}}) +
+                                       BatchLine("system", text, {{"system", "Be brief."}}) +
+                                       BatchLine("drawn", text, {{"temperature", 1.5}, {"seed", 5}}));
+  const auto records = RunRecords({"--input", file, "--ignore-eos", "--return-token-ids"});
+  const auto tokens = [&](const std::string& id) { return records.at(id)["usage"]["completion_tokens"]; };
+  EXPECT_EQ(tokens("flag"), 8);
+  EXPECT_EQ(tokens("tokens"), 3);
+  EXPECT_LT(records.at("prompt")["usage"]["prompt_tokens"], records.at("flag")["usage"]["prompt_tokens"]);
+  EXPECT_GT(records.at("system")["usage"]["prompt_tokens"], records.at("flag")["usage"]["prompt_tokens"]);
+  EXPECT_NE(records.at("drawn")["token_ids"], records.at("flag")["token_ids"]);
+}
+
+TEST_F(Batch, DrawsDependOnSeedAndIdNotOnTheOrder) {
+  std::vector<std::string> lines;
+  for (int i = 0; i < 6; ++i) lines.push_back(BatchLine("d" + std::to_string(i), "The same text."));
+  const auto run = [&](const char* seed, const Strings& more) {
+    std::string all;
+    for (const std::string& line : lines) all += line;
+    return RunRecords(Join({"--input", folder_.Write("lines.jsonl", all), "--temperature", "1", "--seed",
+                            seed, "--ignore-eos", "--return-token-ids"},
+                           more));
+  };
+  const auto first = run("1", {});
+  std::reverse(lines.begin(), lines.end());
+  const auto reversed = run("1", {"--max-batch", "2"});
+  const auto other = run("2", {});
+  int differ = 0;
+  for (const auto& [id, record] : first) {
+    EXPECT_EQ(reversed.at(id)["token_ids"], record["token_ids"]) << id;
+    differ += other.at(id)["token_ids"] != record["token_ids"];
+  }
+  EXPECT_GE(differ, 5) << "another seed draws other tokens";
+  EXPECT_NE(first.at("d0")["token_ids"], first.at("d1")["token_ids"]) << "equal texts draw differently";
+  const auto top1 = run("3", {"--top-k", "1"}), greedy = run("4", {"--top-p", "0.000001"});
+  for (const auto& [id, record] : top1) EXPECT_EQ(greedy.at(id)["token_ids"], record["token_ids"]) << id;
+}
+
+TEST_F(Batch, OverflowMiddleKeepsBothEndsAndSaysSo) {
+  std::string text = "BEGIN ";
+  for (int i = 0; i < 1500; ++i) text += "w" + std::to_string(i) + " ";
+  text += "END";
+  const std::string file = folder_.Write("lines.jsonl", BatchLine("long", text) + BatchLine("short", "A."));
+  const auto records = RunRecords({"--input", file, "--overflow", "middle"});
+  const Json& cut = records.at("long");
+  ASSERT_EQ(ReasonOf(cut), "") << cut.dump();
+  const int64_t kept = cut["usage"]["prompt_tokens"];
+  EXPECT_EQ(kept + 8, 4096) << "as much as fits";
+  EXPECT_EQ(
+      cut["truncated"]["tokens_full"].get<int64_t>() - cut["truncated"]["tokens_removed"].get<int64_t>(),
+      kept);
+  EXPECT_GT(cut["truncated"]["bytes_removed"], 3000);
+  EXPECT_FALSE(records.at("short").contains("truncated"));
+  const ProgramResult tokens = RunBatchProgram({"--input", file, "--overflow", "middle", "--dry-run"});
+  EXPECT_EQ(tokens.exit_code, 0) << tokens.ToString();
+  EXPECT_THAT(tokens.out, HasSubstr("long: 4088 prompt tokens"));
+  EXPECT_EQ(ReasonOf(RunRecords({"--input", file}, 1).at("long")), "CONTEXT_EXCEEDED");
+}
+
+TEST_F(Batch, CacheBytesRefusesWhatNeverFits) {
+  const std::string file =
+      folder_.Write("lines.jsonl", BatchLine("big", std::string(300, 'a')) + BatchLine("s", "b"));
+  // 64 rows and 7 more, 2 layers, 2 KV heads of 8, K and V, 4 bytes: 18,176 bytes.
+  const auto fits = RunRecords({"--input", file, "--cache-bytes", "18176"});
+  EXPECT_EQ(ReasonOf(fits.at("big")), "");
+  const auto records = RunRecords({"--input", file, "--cache-bytes", "18175"}, 1);
+  EXPECT_EQ(ReasonOf(records.at("big")), "CACHE_EXCEEDED");
+}
+
+TEST_F(Batch, TextForPeople) {
+  folder_.Write("a.txt", "Text a.");
+  folder_.Write("b.txt", "   ");
+  ProgramOptions options;
+  options.folder = folder_.path();
+  const ProgramResult result =
+      RunBatchProgram({"--input", "a.txt", "--input", "b.txt", "--ordered", "--ignore-eos"}, 0, options);
+  EXPECT_EQ(result.exit_code, 1) << result.ToString();
+  EXPECT_THAT(result.out, ::testing::StartsWith("== a.txt ==\n"));
+  EXPECT_THAT(result.out, HasSubstr("== b.txt ==\nerror: "));
+  EXPECT_THAT(result.err, HasSubstr("2 documents: 1 summarised, 1 failed"));
+}
+
+class Resume : public Batch {
+ protected:
+  ProgramResult Run(const Strings& more, int ranks = 0) {
+    return RunBatchProgram(Join({"--input", lines_, "--output", out_}, more), ranks);
+  }
+  const std::string lines_ = folder_.Write("lines.jsonl", BatchLines(9) + "bad\n");
+  const std::string out_ = folder_.Path("out.jsonl");
+};
+
+TEST_F(Resume, SkipsWhatIsThereAndDropsATornLine) {
+  ASSERT_EQ(Run({}).exit_code, 1);
+  const std::string whole = Slurp(out_);
+  ASSERT_THAT(ParseRecords(whole), SizeIs(10));
+  for (const size_t cut : {size_t{0}, size_t{1}, whole.size() / 3, whole.size() / 2, whole.size() - 1}) {
+    std::ofstream(out_, std::ios::binary) << whole.substr(0, cut);
+    const ProgramResult result = Run({"--resume"}, cut == 0 ? 2 : 0);
+    EXPECT_EQ(result.exit_code, 1) << result.ToString();
+    EXPECT_THAT(RecordsById(Slurp(out_)), SizeIs(10)) << "cut at " << cut;
+  }
+  const std::string before = Slurp(out_);
+  const ProgramResult nothing = Run({"--resume"});
+  EXPECT_EQ(nothing.exit_code, 1) << "one document failed: " << nothing.ToString();
+  EXPECT_EQ(Slurp(out_), before);
+}
+
+TEST_F(Resume, NeedsTheSameParametersAndModel) {
+  ASSERT_EQ(Run({}).exit_code, 1);
+  const std::string before = Slurp(out_);
+  for (const Strings& flags :
+       std::vector<Strings>{{"--seed", "9"}, {"--window", "16"}, {"--prompt", "Why?"}}) {
+    const ProgramResult result = Run(Join({"--resume"}, flags));
+    EXPECT_EQ(result.exit_code, 6) << result.ToString();
+    EXPECT_THAT(result.err, HasSubstr("params_sha256"));
+    EXPECT_EQ(Slurp(out_), before);
+  }
+  EXPECT_EQ(Run({"--resume", "--ordered", "--max-batch", "2", "--progress", "none"}, 2).exit_code, 1);
+}
+
+TEST_F(Resume, RetryErrorsDoesThemAgain) {
+  ASSERT_EQ(Run({}).exit_code, 1);
+  folder_.Write("lines.jsonl", BatchLines(9) + BatchLine("line-10", "Good by now."));
+  EXPECT_EQ(Run({"--resume"}).exit_code, 1);
+  const ProgramResult result = Run({"--resume", "--retry-errors"});
+  EXPECT_EQ(result.exit_code, 0) << result.ToString();
+  const auto records = RecordsById(Slurp(out_));
+  EXPECT_THAT(records, SizeIs(10));
+  EXPECT_EQ(ReasonOf(records.at("line-10")), "");
+}
+
+TEST_F(Resume, NeverOverwritesUnasked) {
+  const std::string precious = folder_.Write("out.jsonl", "precious\n");
+  for (const Strings& flags : std::vector<Strings>{{}, {"--resume"}}) {
+    const ProgramResult result = Run(flags);
+    EXPECT_EQ(result.exit_code, 6) << result.ToString();
+    EXPECT_EQ(Slurp(precious), "precious\n");
+  }
+  EXPECT_EQ(Run({"--force"}).exit_code, 1);
+  EXPECT_THAT(RecordsById(Slurp(out_)), SizeIs(10));
+  const ProgramResult self = RunBatchProgram({"--input", lines_, "--output", lines_, "--force"});
+  EXPECT_EQ(self.exit_code, 2) << self.ToString();
+  EXPECT_THAT(Slurp(lines_), HasSubstr("\"d0\""));
+}
+
+// A batch that takes long: many layers, many tokens.
+const std::string& LongModel() {
+  static const TestFolder folder;
+  static const std::string path = [] {
+    TinyModelOptions options = SmallOptions();
+    options.layers = 30;
+    const std::string file = folder.Path("long.gguf");
+    EXPECT_TRUE(TinyTextGguf(options).Write(file));
+    return file;
+  }();
+  return path;
+}
+
+class Ends : public Batch {
+ protected:
+  // Starts a batch of 400 documents and waits for its first records.
+  std::unique_ptr<Program> Start(const Strings& more, int ranks = 0) {
+    ProgramOptions options;
+    options.argv = PrefillCommand(Join({"--model", LongModel(), "--dtype", "f32", "--threads", "1", "--input",
+                                        lines_, "--output", out_, "--max-tokens", "60", "--ignore-eos"},
+                                       more),
+                                  ranks);
+    auto program = Program::Start(options);
+    EXPECT_TRUE(program.ok()) << program.status();
+    return *std::move(program);
+  }
+  void WaitForRecords(Program& program) {
+    while (program.Poll(std::chrono::milliseconds(10))) {
+      std::error_code error;
+      if (fs::file_size(out_, error) > 0 && !error) return;
+    }
+    ADD_FAILURE() << "the batch ended without a record: " << program.err();
+  }
+  void CheckResumes(int ranks = 0) {
+    auto program = Start({"--resume"}, ranks);
+    const ProgramResult result = program->Wait();
+    EXPECT_EQ(result.exit_code, 0) << result.ToString();
+    EXPECT_THAT(RecordsById(Slurp(out_)), SizeIs(kDocuments));
+  }
+  static constexpr int kDocuments = 60;
+  const std::string lines_ = folder_.Write("lines.jsonl", BatchLines(kDocuments));
+  const std::string out_ = folder_.Path("out.jsonl");
+};
+
+TEST_F(Ends, ASignalFinishesOpenDocuments) {
+  for (const auto& [number, exit_code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
+    fs::remove(out_);
+    auto program = Start({"--max-batch", "4"});
+    WaitForRecords(*program);
+    kill(program->pid(), number);
+    const ProgramResult result = program->Wait();
+    EXPECT_EQ(result.exit_code, exit_code) << result.ToString();
+    const auto records = ParseRecords(Slurp(out_));
+    EXPECT_GE(records.size(), 2u);
+    EXPECT_LT(records.size(), static_cast<size_t>(kDocuments));
+    for (const Json& record : records) EXPECT_EQ(record["usage"]["completion_tokens"], 60) << record.dump();
+    EXPECT_THAT(result.err, HasSubstr("a second signal ends at once"));
+  }
+  CheckResumes();
+}
+
+TEST_F(Ends, TheSecondSignalEndsAtOnce) {
+  auto program = Start({});
+  WaitForRecords(*program);
+  kill(program->pid(), SIGTERM);
+  program->WaitForOutput("second signal");
+  kill(program->pid(), SIGTERM);
+  const ProgramResult result = program->Wait();
+  EXPECT_EQ(result.exit_code, 143) << result.ToString();
+  ParseRecords(Slurp(out_));  // whole lines
+}
+
+TEST_F(Ends, TheTimeLimitFinishesOpenDocuments) {
+  auto program = Start({"--time-limit", "0.5"});
+  const ProgramResult result = program->Wait();
+  EXPECT_EQ(result.exit_code, 124) << result.ToString();
+  EXPECT_LT(ParseRecords(Slurp(out_)).size(), static_cast<size_t>(kDocuments));
+  CheckResumes(2);
+}
+
+TEST_F(Ends, ASignalToOneRankEndsAllInOrder) {
+  auto program = Start({"--max-batch", "4"}, 3);
+  WaitForRecords(*program);
+  pid_t last = 0;
+  for (const pid_t pid : program->Descendants()) last = pid;
+  kill(last, SIGTERM);
+  const ProgramResult result = program->Wait();
+  EXPECT_EQ(result.exit_code, 143) << result.ToString();
+  for (const Json& record : ParseRecords(Slurp(out_))) EXPECT_EQ(record["usage"]["completion_tokens"], 60);
+  CheckResumes(3);
+}
+
+TEST_F(Ends, RunShHandsSignalsToTheRanks) {
+  for (const auto& [number, exit_code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
+    fs::remove(out_);
+    ProgramOptions options;
+    options.argv = {SourceFolder() + "/launch/run.sh",
+                    "-n",
+                    "2",
+                    "--build-dir",
+                    fs::path(PrefillPath()).parent_path().parent_path().string(),
+                    "--model",
+                    LongModel(),
+                    "--dtype",
+                    "f32",
+                    "--threads",
+                    "1",
+                    "--input",
+                    lines_,
+                    "--output",
+                    out_,
+                    "--max-tokens",
+                    "60",
+                    "--ignore-eos"};
+    auto program = Program::Start(options);
+    ASSERT_TRUE(program.ok()) << program.status();
+    WaitForRecords(**program);
+    kill((*program)->pid(), number);
+    const ProgramResult result = (*program)->Wait();
+    EXPECT_EQ(result.exit_code, exit_code) << result.ToString();
+    const auto records = ParseRecords(Slurp(out_));
+    EXPECT_LT(records.size(), static_cast<size_t>(kDocuments));
+    for (const Json& record : records) EXPECT_EQ(record["usage"]["completion_tokens"], 60);
+  }
+}
+
+TEST_F(Ends, TwoRunsDoNotShareAnOutput) {
+  auto program = Start({});
+  WaitForRecords(*program);
+  kill(program->pid(), SIGSTOP);  // or it might be done before the second gives up
+  for (const char* flag : {"--resume", "--force"}) {
+    const ProgramResult second = Start({flag})->Wait();
+    EXPECT_EQ(second.exit_code, 6) << second.ToString();
+    EXPECT_THAT(second.err, HasSubstr("another run"));
+  }
+  kill(program->pid(), SIGKILL);
+  program->Wait();
+  CheckResumes();
+}
+
+}  // namespace
+}  // namespace snapkv::testing
