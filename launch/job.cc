@@ -262,7 +262,8 @@ BatchRunOptions PrefillJob::MakeRunOptions(const OutputLog* log) const {
 }
 
 absl::Status PrefillJob::KeepingAlive(const std::function<void()>& work) const {
-  return RunKeepingAlive(world_.host(), absl::Seconds(flags_.comm_timeout_s), work);
+  return RunKeepingAlive(world_.host(), absl::Seconds(flags_.comm_timeout_s), work,
+                         [this](const absl::Status& lost) { comm::AbortJob(world_, lost); });
 }
 
 absl::StatusOr<PrefillJob::Decision> PrefillJob::LoadModel(Allocator& allocator, runtime::RankStats& stats,
