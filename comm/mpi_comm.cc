@@ -67,11 +67,7 @@ class MpiComm::MpiEndpoint final : public Endpoint {
     }
     open_.clear();
   }
-  void set_timeout(absl::Duration timeout) {
-    options_.timeout = timeout;
-    next_question_ = Deadline(timeout / 4);
-    silence_ = Deadline(timeout - timeout / 4);
-  }
+  void set_timeout(absl::Duration timeout) { options_.timeout = timeout; }
   void set_names(std::vector<std::string> names) { names_ = std::move(names); }
   const std::vector<std::string>& names() const { return names_; }
 
@@ -197,15 +193,18 @@ class MpiComm::MpiEndpoint final : public Endpoint {
   absl::Status CheckNeighbour() {
     if (size_ == 1) return absl::OkStatus();
     const int neighbour = (rank_ + 1) % size_;
+    const absl::Duration waited = absl::FromChrono(Clock::now() - since_);
     if (!asking_) {
-      if (!next_question_.Expired()) return absl::OkStatus();
+      if (waited < options_.timeout / 4) return absl::OkStatus();
       watch_.Ask({neighbour});
       asking_ = true;
-      silence_.Restart();
+      since_ = Clock::now();
       return absl::OkStatus();
     }
-    if (!watch_.all_answered() && silence_.Expired()) {
-      doing_ = {Activity::kWaiting, {neighbour}, "a sign of life"};
+    // Not a Deadline: polls may be far apart. If this process was suspended, the neighbour gets a second
+    // chance.
+    if (!watch_.all_answered() && waited >= options_.timeout - options_.timeout / 4) {
+      doing_ = {Activity::kWaiting, {neighbour}, "Poll"};
       watch_.AskAll();
       Deadline answers(kAnswerTime);
       Backoff backoff;
@@ -219,7 +218,7 @@ class MpiComm::MpiEndpoint final : public Endpoint {
       return absl::OkStatus();
     }
     asking_ = false;
-    next_question_.Restart();
+    since_ = Clock::now();
     return absl::OkStatus();
   }
 
@@ -242,6 +241,7 @@ class MpiComm::MpiEndpoint final : public Endpoint {
     return failure_ = std::move(error);
   }
 
+  using Clock = std::chrono::steady_clock;
   MPI_Comm comm_;
   MpiOptions options_;
   MpiWatch watch_;
@@ -249,10 +249,10 @@ class MpiComm::MpiEndpoint final : public Endpoint {
   int size_ = 1;
   std::vector<std::string> names_;
   RankState doing_{Activity::kRunning, {}, {}};
-  // Of CheckNeighbour; together they take one time-out.
-  Deadline next_question_{options_.timeout / 4};
-  Deadline silence_{options_.timeout - options_.timeout / 4};
+  // Of CheckNeighbour: whether a question is open, and since when that is so. A quarter of the time-out
+  // passes before a question, three quarters may pass before its answer.
   bool asking_ = false;
+  Clock::time_point since_ = Clock::now();
   absl::Status failure_;
   int64_t next_id_ = 1;
   std::map<int64_t, OpenGroup> open_;

@@ -16,11 +16,11 @@
 #include "launch/memory.h"
 #include "launch/model_store.h"
 #include "launch/output/output_files.h"
+#include "launch/print_prompts.h"
 #include "launch/signals.h"
 #include "launch/stats_report.h"
 #include "launch/threads.h"
 #include "runtime/model/tokenizer_from_gguf.h"
-#include "runtime/plan/plan.h"
 
 namespace snapkv::launch {
 namespace {
@@ -121,7 +121,14 @@ std::optional<int> PrefillJob::PrepareOnLeader() {
   }
   DocumentQueue::Next next;
   if (const auto exit_code = MakeReader(log, next)) return exit_code;
-  if (prints) return PrintPrompts(next);
+  if (prints) {
+    return PrintPrompts(next, {.flags = flags_,
+                               .model_path = model_path_,
+                               .config = config_,
+                               .tokenizer = *tokenizer_,
+                               .ranks = world_.size(),
+                               .one = !source_ || source_->single_text()});
+  }
 
   writer_ = std::make_unique<ResultWriter>(log, flags_.ordered);
   run_ = std::make_unique<BatchRun>(MakeRunOptions(log.get()),
@@ -254,71 +261,9 @@ BatchRunOptions PrefillJob::MakeRunOptions(const OutputLog* log) const {
   return options;
 }
 
-int PrefillJob::PrintPrompts(const DocumentQueue::Next& next) const {
-  int64_t documents = 0, failed = 0, tokens = 0;
-  const bool one = !source_ || source_->single_text() || flags_.print_tokens;
-  for (;;) {
-    const auto prepared = next();
-    if (!prepared.ok()) {
-      return Report(prepared.status(),
-                    absl::IsFailedPrecondition(prepared.status()) ? kExitUsage : kExitInputUnreadable);
-    }
-    if (!prepared->has_value()) break;
-    const PreparedDocument& document = **prepared;
-    ++documents;
-    if (!document.error.ok()) {
-      ++failed;
-      LOG(Error) << document.document.id << ": " << document.error.status.message();
-      continue;
-    }
-    tokens += static_cast<int64_t>(document.tokens.size());
-    const std::string text = flags_.print_tokens ? DescribeTokens(document)
-                             : one               ? DescribePlan(document)
-                                                 : DescribeDocument(document);
-    if (const absl::Status status = WriteStdout(text); !status.ok())
-      return Report(status, kExitOutputNotWritable);
-  }
-  if (!one) {
-    const absl::Status status = WriteStdout(
-        absl::StrCat(documents, " documents, ", failed, " of them bad, ", tokens, " prompt tokens\n"));
-    if (!status.ok()) return Report(status, kExitOutputNotWritable);
-  }
-  return failed > 0 ? kExitDocumentsFailed : kExitOk;
-}
-
-std::string PrefillJob::DescribeTokens(const PreparedDocument& prepared) const {
-  std::string out;
-  for (const int32_t id : prepared.tokens) {
-    const nlohmann::json piece = tokenizer_->TokenBytes(id);
-    out += std::to_string(id) + "\t" + piece.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
-           "\n";
-  }
-  return out;
-}
-
-std::string PrefillJob::DescribeDocument(const PreparedDocument& prepared) const {
-  const int64_t tokens = static_cast<int64_t>(prepared.tokens.size());
-  return absl::StrCat(prepared.document.id, ": ", tokens, " prompt tokens, ",
-                      runtime::RowsKept(flags_.compression, tokens), " rows kept, up to ",
-                      prepared.document.params.max_tokens, " generated\n");
-}
-
-std::string PrefillJob::DescribePlan(const PreparedDocument& prepared) const {
-  const int64_t tokens = static_cast<int64_t>(prepared.tokens.size());
-  std::string out = absl::StrCat("model ", model_path_, ": ", config_.architecture, ", ", config_.layers,
-                                 " layers, context ", config_.context, "\nprompt ", tokens, " tokens, up to ",
-                                 prepared.document.params.max_tokens, " generated\n");
-  const auto plan = runtime::Plan::Create(tokens, world_.size(), flags_.compression.window, 64);
-  if (!plan.ok()) return out + std::string(plan.status().message()) + "\n";
-  for (int r = 0; r < plan->ranks(); ++r)
-    out += absl::StrCat("rank ", r, ": ", plan->RankTokens(r), " tokens\n");
-  return out +
-         absl::StrCat("rows kept per layer and KV head: ", runtime::RowsKept(flags_.compression, tokens),
-                      " of ", tokens, "\n");
-}
-
 absl::Status PrefillJob::KeepingAlive(const std::function<void()>& work) const {
-  return RunKeepingAlive(world_.host(), absl::Seconds(flags_.comm_timeout_s), work);
+  return RunKeepingAlive(world_.host(), absl::Seconds(flags_.comm_timeout_s), work,
+                         [this](const absl::Status& lost) { comm::AbortJob(world_, lost); });
 }
 
 absl::StatusOr<PrefillJob::Decision> PrefillJob::LoadModel(Allocator& allocator, runtime::RankStats& stats,

@@ -45,11 +45,6 @@ class PrefillJob {
   // From the source (or --token-ids) to prompts; documents that `log` has are left out.
   std::optional<int> MakeReader(const std::shared_ptr<const OutputLog>& log, DocumentQueue::Next& next) const;
   BatchRunOptions MakeRunOptions(const OutputLog* log) const;
-  // --dry-run and --print-tokens.
-  int PrintPrompts(const DocumentQueue::Next& next) const;
-  std::string DescribeDocument(const PreparedDocument& prepared) const;
-  std::string DescribePlan(const PreparedDocument& prepared) const;
-  std::string DescribeTokens(const PreparedDocument& prepared) const;
   // RunKeepingAlive with this job's ranks and time-out.
   absl::Status KeepingAlive(const std::function<void()>& work) const;
   absl::StatusOr<Decision> LoadModel(Allocator& allocator, runtime::RankStats& stats,

@@ -20,8 +20,8 @@ struct Progress {
 
 }  // namespace
 
-absl::Status RunKeepingAlive(comm::HostComm& host, absl::Duration timeout,
-                             const std::function<void()>& work) {
+absl::Status RunKeepingAlive(comm::HostComm& host, absl::Duration timeout, const std::function<void()>& work,
+                             const std::function<void(const absl::Status&)>& give_up) {
   if (host.size() == 1) {
     if (work) work();
     return absl::OkStatus();
@@ -50,6 +50,7 @@ absl::Status RunKeepingAlive(comm::HostComm& host, absl::Duration timeout,
   if (status.ok()) {
     worker.join();
   } else {
+    if (give_up) give_up(status);
     worker.detach();  // it may be blocked in a read
   }
   return status;

@@ -10,9 +10,12 @@
 namespace snapkv::runtime {
 namespace {
 
-// Queries per attention call: between calls the transport is polled, so that hops proceed while the rank
-// computes.
-constexpr int64_t kPollQueries = 512;
+// Queries per attention call: between calls the transport is polled, so that hops proceed and stopped ranks
+// are noticed while the rank computes. Fewer when there are many keys, in whole query blocks.
+int64_t QueriesPerPoll(int64_t keys) {
+  constexpr int64_t kMost = 512, kLeast = 128, kPairs = int64_t{1} << 22;
+  return std::clamp(kPairs / std::max<int64_t>(keys, 1) / kLeast * kLeast, kLeast, kMost);
+}
 
 kernels::AttentionState Rows(const kernels::AttentionState& state, int64_t begin, int64_t end) {
   return {state.m.Slice(1, begin, end), state.l.Slice(1, begin, end), state.o.Slice(1, begin, end)};
@@ -86,8 +89,9 @@ absl::Status RingAttention::Compute(const RankContext& context, int step, const 
     params.scale = scale;
     params.causal = work.causal;
     params.k_position = work.key_position;
-    for (int64_t at = work.queries.begin; at < work.queries.end; at += kPollQueries) {
-      const int64_t end = std::min(at + kPollQueries, work.queries.end);
+    const int64_t step_queries = QueriesPerPoll(work.keys.size());
+    for (int64_t at = work.queries.begin; at < work.queries.end; at += step_queries) {
+      const int64_t end = std::min(at + step_queries, work.queries.end);
       params.q = q.Slice(1, at, end);
       params.state = Rows(state_, at, end);
       params.q_position = work.query_position + at - work.queries.begin;
