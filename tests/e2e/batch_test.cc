@@ -186,6 +186,9 @@ TEST_F(Batch, NaNIsAnErrorOfItsDocument) {
 }
 
 TEST_F(Batch, NoMemoryIsAnErrorOfItsDocument) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs more address space than this test allows";
+#endif
   TinyModelOptions shape = SmallOptions();
   shape.context = int64_t{1} << 28;
   const std::string model = folder_.Path("wide.gguf");
