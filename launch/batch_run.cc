@@ -100,6 +100,8 @@ bool BatchRun::TakeDocument(absl::Duration wait) {
     const DocumentQueue::State state = queue_->Take(errors == 0 ? wait : absl::ZeroDuration(), prepared);
     if (state == DocumentQueue::State::kEnd) {
       queue_ended_ = true;
+      // A signal ends the input early, which must not look like its end.
+      if (const int signal = PendingSignal(); signal != 0) OnSignal(signal);
       failure_ = queue_->status();
       if (!failure_.ok()) StopFor(End::kInput);
     }

@@ -49,6 +49,7 @@ class BatchRun final : public runtime::BatchDriver {
   void OnPrefilled(int64_t ticket, const runtime::PrefillResult& result, double seconds) override;
   void OnFinished(int64_t ticket, absl::StatusOr<runtime::Generation> generation,
                   const runtime::DocumentTimes& times) override;
+  bool Abandoned() override { return !writer_.status().ok(); }
   void OnSignal(int signal) override;
 
   // After the last document: waits for the writer and says how it went. The exit code; 6 takes precedence,

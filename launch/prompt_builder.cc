@@ -110,12 +110,14 @@ DocumentError PromptBuilder::CheckContext(int64_t prompt_tokens, int64_t max_tok
 
 DocumentError PromptBuilder::CutMiddle(std::string& part, PreparedDocument& prepared) const {
   const int64_t max_tokens = prepared.document.params.max_tokens;
-  const std::string whole = part;
-  const auto ids = tokenizer_->Encode(whole, /*parse_special=*/false);
+  const std::string whole = std::exchange(part, "");
+  const auto ids = tokenizer_->Encode(whole, /*parse_special=*/true);  // as in the prompt
   if (!ids.ok()) return {ids.status(), "PARAMETER_INVALID"};
-  const int64_t all = static_cast<int64_t>(ids->size());
+  const auto around = Encode(prepared.document);
+  if (!around.ok()) return {around.status(), "PARAMETER_INVALID"};
   const int64_t full = static_cast<int64_t>(prepared.tokens.size());
-  int64_t keep = all - (full + max_tokens - options_.context);
+  const int64_t empty = static_cast<int64_t>(around->size());  // without the document
+  int64_t keep = std::min(options_.context - max_tokens - empty, static_cast<int64_t>(ids->size()));
   // Tokens merge differently at the cut and around the document, so a few more may have to go.
   constexpr int kTries = 16;
   for (int i = 0; i < kTries && keep > 0; ++i) {
@@ -132,7 +134,7 @@ DocumentError PromptBuilder::CutMiddle(std::string& part, PreparedDocument& prep
     }
     keep -= n + max_tokens - options_.context;
   }
-  return {InvalidArgument("the prompt has ", full - all, " tokens without the document and --max-tokens is ",
+  return {InvalidArgument("the prompt has ", empty, " tokens without the document and --max-tokens is ",
                           max_tokens, ", but the context holds ", options_.context,
                           ": nothing of the document would be left; shorten the prompt or --max-tokens"),
           "CONTEXT_EXCEEDED"};

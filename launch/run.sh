@@ -133,11 +133,8 @@ supervise() {
   # shellcheck disable=SC2317  # called by the traps
   forward() {
     signals=$((signals + 1))
-    if [[ $signals -eq 1 ]]; then
-      pkill "-$1" -P "$pid" || true
-    else
-      kill -TERM "$pid" 2>/dev/null || true
-    fi
+    if [[ $signals -eq 1 ]] && pkill "-$1" -P "$pid"; then return; fi
+    kill -TERM "$pid" 2>/dev/null || true  # no rank yet, or the second signal
   }
   setsid setpriv --pdeathsig TERM -- "$@" <&0 &
   pid=$!

@@ -21,7 +21,8 @@ void Handle(int signal) {
 }  // namespace
 
 void CatchSignals() {
-  signal(SIGPIPE, SIG_IGN);  // a reader of stdout that has gone is an error of writing
+  signal(SIGPIPE, SIG_IGN);  // a reader of stdout that has gone is an error of writing,
+  signal(SIGXFSZ, SIG_IGN);  // and so is a limit of the file size
   for (const int signal : {SIGINT, SIGTERM}) {
     struct sigaction old {};
     sigaction(signal, nullptr, &old);

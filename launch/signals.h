@@ -4,8 +4,8 @@
 
 namespace snapkv::launch {
 
-// Handles both from now on, and ignores SIGPIPE. A signal that was ignored when the program started (nohup)
-// stays ignored.
+// Handles both from now on, and ignores SIGPIPE and SIGXFSZ. A signal that was ignored when the program
+// started (nohup) stays ignored.
 void CatchSignals();
 
 // The signal that has come, 0 before.

@@ -2,6 +2,7 @@
 // snapkv-prefill: main() of the MPI program. Runs as one rank when no launcher started it.
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -83,4 +84,9 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace snapkv::launch
 
-int main(int argc, char** argv) { return snapkv::launch::Main(argc, argv); }
+int main(int argc, char** argv) {
+  const int exit_code = snapkv::launch::Main(argc, argv);
+  // Not by way of destructors of static objects: a thread that reads ahead may still be at work, or blocked.
+  std::fflush(nullptr);
+  _exit(exit_code);
+}

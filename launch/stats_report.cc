@@ -43,7 +43,9 @@ ordered_json RankReport(const runtime::RankContext& context, comm::World& world)
 
 absl::StatusOr<std::string> CollectStats(comm::World& world, const ordered_json& mine,
                                          const ordered_json& run) {
-  const std::string text = mine.dump();
+  // Paths may hold bytes that are not UTF-8.
+  constexpr auto kReplace = ordered_json::error_handler_t::replace;
+  const std::string text = mine.dump(-1, ' ', false, kReplace);
   std::vector<int64_t> lengths;
   ASSIGN_OR_RETURN(const std::vector<char> all,
                    world.host().AllGatherVector(std::vector<char>(text.begin(), text.end()), &lengths));
@@ -54,7 +56,7 @@ absl::StatusOr<std::string> CollectStats(comm::World& world, const ordered_json&
     report["ranks"].push_back(ordered_json::parse(from, from + n));
     from += n;
   }
-  return report.dump(2) + "\n";
+  return report.dump(2, ' ', false, kReplace) + "\n";
 }
 
 }  // namespace snapkv::launch

@@ -270,8 +270,13 @@ absl::Status OutputLog::Sync() {
   dirty_ = false;
   last_sync_ = absl::Now();
   struct stat now {};
-  if (fstat(fd_, &now) == 0 && now.st_nlink == 0)
+  if (fstat(fd_, &now) != 0) return absl::OkStatus();
+  if (now.st_nlink == 0)
     return FailedPrecondition(name_, ": was deleted while this run wrote it; what it held is lost");
+  if (now.st_size < size_) {
+    return FailedPrecondition(name_, ": was cut to ", now.st_size,
+                              " bytes by another program while this run wrote it; go on with --resume");
+  }
   return absl::OkStatus();
 }
 

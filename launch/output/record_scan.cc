@@ -156,7 +156,8 @@ absl::StatusOr<ScanResult> ScanRecords(int fd, int64_t bytes, const ScanOptions&
     }
     if (!head.has_value()) {
       bad = line.number;
-      bad_is_ours = records > 0 || BeginsLikeRecord(line.text);
+      // Whole JSON that is no record is somebody's file and not a torn line.
+      bad_is_ours = records > 0 || (BeginsLikeRecord(line.text) && ParseRecordHead(line.text).ok());
       continue;
     }
     if (head->params_sha256 != options.params_sha256) {

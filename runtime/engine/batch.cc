@@ -60,6 +60,11 @@ class Leader {
 
   absl::Status Run() {
     for (;;) {
+      if (driver_.Abandoned()) {
+        batch_.Clear();
+        waiting_.reset();
+        ended_ = true;
+      }
       if (!waiting_ && !ended_ && !batch_.full()) TakePrompt();
       if (waiting_ && Fits(*waiting_)) {
         const Prompt prompt = *std::exchange(waiting_, std::nullopt);

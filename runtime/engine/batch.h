@@ -53,6 +53,9 @@ class BatchDriver {
   // The end of every ticket, after or instead of OnPrefilled.
   virtual void OnFinished(int64_t ticket, absl::StatusOr<Generation> generation,
                           const DocumentTimes& times) = 0;
+  // Nobody wants the results any more (they cannot be written): open documents are dropped, without
+  // OnFinished, and no further prompt is asked for. Asked after each decoding step.
+  virtual bool Abandoned() = 0;
   // A signal that some rank has received, the decode rank included; called again and again.
   virtual void OnSignal(int signal) = 0;
 };

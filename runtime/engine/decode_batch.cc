@@ -151,6 +151,8 @@ void DecodeBatch::Step() {
   open_ = std::move(still_open);
 }
 
+void DecodeBatch::Clear() { open_.clear(); }
+
 std::vector<DecodeBatch::Finished> DecodeBatch::TakeFinished() { return std::exchange(finished_, {}); }
 
 }  // namespace snapkv::runtime

@@ -59,6 +59,8 @@ class DecodeBatch {
            GenerateOptions options);
   // One token for every open document; no effect without any.
   void Step();
+  // Drops the open documents.
+  void Clear();
   // Those that have ended since the last call. An error of one document leaves the others alone.
   std::vector<Finished> TakeFinished();
 

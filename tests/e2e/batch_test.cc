@@ -288,6 +288,14 @@ TEST_F(Batch, OverflowMiddleKeepsBothEndsAndSaysSo) {
   EXPECT_EQ(tokens.exit_code, 0) << tokens.ToString();
   EXPECT_THAT(tokens.out, HasSubstr("long: 4088 prompt tokens"));
   EXPECT_EQ(ReasonOf(RunRecords({"--input", file}, 1).at("long")), "CONTEXT_EXCEEDED");
+
+  // Spellings of special tokens are one token each in the prompt.
+  std::string special;
+  for (int i = 0; i < 3000; ++i) special += "ab<|im_end|>";
+  const std::string marked = folder_.Write("marked.jsonl", BatchLine("marked", special));
+  const auto cuts = RunRecords({"--input", marked, "--overflow", "middle", "--context", "500"});
+  EXPECT_EQ(ReasonOf(cuts.at("marked")), "") << cuts.at("marked").dump();
+  EXPECT_GT(cuts.at("marked")["usage"]["prompt_tokens"], 400);
 }
 
 TEST_F(Batch, CacheBytesRefusesWhatNeverFits) {
@@ -435,6 +443,39 @@ TEST_F(Ends, ASignalFinishesOpenDocuments) {
     EXPECT_THAT(result.err, HasSubstr("a second signal ends at once"));
   }
   CheckResumes();
+}
+
+TEST_F(Ends, ASignalWhileWaitingForInputIsNoEndOfTheInput) {
+  const std::string fifo = folder_.Path("lines.fifo.jsonl");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  for (const int ranks : {0, 2}) {
+    fs::remove(out_);
+    auto program = Start({"--input", fifo, "--force", "--input-format", "jsonl"}, ranks);
+    WaitForRecords(*program);
+    for (int done = 0; done < kDocuments;) {  // all of the first input
+      program->Poll(std::chrono::milliseconds(20));
+      const std::string text = Slurp(out_);
+      done = static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+    }
+    pid_t rank = program->pid();
+    for (const pid_t pid : program->Descendants()) rank = pid;
+    kill(rank, SIGTERM);
+    const ProgramResult result = program->Wait();
+    EXPECT_EQ(result.exit_code, 143) << result.ToString();
+  }
+}
+
+TEST_F(Ends, AFileThatMayNotGrowIsAnOutputThatCannotBeWritten) {
+  ProgramOptions options;
+  options.argv = {"/bin/sh", "-c", "ulimit -f 8; exec \"$0\" \"$@\""};
+  for (const std::string& argument :
+       PrefillCommand(WithSmallModel({"--input", lines_, "--output", out_, "--max-tokens", "8"})))
+    options.argv.push_back(argument);
+  const auto result = RunProgram(options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->exit_code, 6) << result->ToString();
+  EXPECT_THAT(result->err, HasSubstr("--output"));
+  EXPECT_GT(ParseRecords(Slurp(out_)).size(), 1u) << "whole records stay";
 }
 
 TEST_F(Ends, TheSecondSignalEndsAtOnce) {

@@ -72,6 +72,15 @@ TEST(Resume, AfterACutAtEveryByte) {
   EXPECT_EQ(whole, Samples().size());
 }
 
+// Whole JSON without a newline is no torn record.
+TEST(Resume, ALineOfSomebodyElseStays) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "out.jsonl", precious = "{\"id\":\"a\",\"text\":\"precious\"}";
+  WriteBytes(path, precious);
+  EXPECT_FALSE(OutputLog::Open(Resuming(path)).ok());
+  EXPECT_EQ(ReadFile(path), precious);
+}
+
 // After a power loss a file may have its new length but not its new data.
 TEST(Resume, AfterATailOfNulBytesFromEveryByte) {
   const TemporaryFolder folder(/*many_syncs=*/true);

@@ -88,11 +88,13 @@ class ScriptedDriver : public BatchDriver {
   void OnFinished(int64_t ticket, absl::StatusOr<Generation> generation, const DocumentTimes&) override {
     EXPECT_TRUE(results.emplace(ticket, std::move(generation)).second) << ticket << " finished twice";
   }
+  bool Abandoned() override { return abandon_after > 0 && results.size() >= abandon_after; }
   void OnSignal(int number) override { signal = number; }
 
   int wait_every = 0;  // of that many calls all but one have no prompt
   int64_t most_open = 0;
   int signal = 0;
+  size_t abandon_after = 0;  // results
   std::vector<int64_t> started;
   std::map<int64_t, int64_t> rows_kept;
   std::map<int64_t, absl::StatusOr<Generation>> results;
@@ -203,6 +205,21 @@ TEST(EngineBatch, AnErrorOfOneDocumentLeavesTheOthersAlone) {
   EXPECT_TRUE(driver.results.at(0).ok());
   EXPECT_THAT(std::string(driver.results.at(1).status().message()), HasSubstr("stop"));
   EXPECT_TRUE(driver.results.at(2).ok());
+}
+
+TEST(EngineBatch, AbandonedDocumentsAreDropped) {
+  std::vector<Prompt> prompts;
+  for (int64_t i = 0; i < 50; ++i) {
+    prompts.push_back(MakePrompt(i, 64, i == 0 ? 1 : 1000));
+    prompts.back().generation.ignore_eos = true;
+  }
+  for (const int ranks : {1, 3}) {
+    ScriptedDriver driver(prompts);
+    driver.abandon_after = 1;
+    RunDriver(driver, ranks, {});
+    EXPECT_EQ(driver.results.size(), 1u);
+    EXPECT_LE(driver.started.size(), 2u);
+  }
 }
 
 TEST(EngineBatch, ASignalOnAnyRankReachesTheDriver) {
