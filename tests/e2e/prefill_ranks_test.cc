@@ -207,11 +207,12 @@ TEST(Stats, CountsWhatThePlanSays) {
       const Expected expected = FromPlan(*plan, rank, SmallOptions(), c.compresses, c.kernel, kept,
                                          4);  // of 5 tokens the last needs no row
       CheckRank(mine, c, *plan, rank, expected);
-      // The parts of prefill lie inside it.
+      if (rank != 0) continue;
+      // The parts of prefill lie inside it; other ranks may end later than rank 0, whose time is reported.
       double sum = 0;
       for (const auto& [name, phase] : mine["phases"].items())
         if (name != "load" && name != "decode") sum += phase["seconds"].get<double>();
-      EXPECT_LE(sum, prefill_s * 1.05 + 0.05) << "rank " << rank;
+      EXPECT_LE(sum, prefill_s * 1.05 + 0.05);
     }
   }
 }
