@@ -130,6 +130,7 @@ has_progress_flag() {
 # keeps the terminal's SIGINT from mpirun; should this script be killed, mpirun is told to end.
 supervise() {
   local pid status=0 signals=0
+  set +e  # a wait that a signal ends would end this script as well
   # shellcheck disable=SC2317  # called by the traps
   forward() {
     signals=$((signals + 1))
