@@ -2,13 +2,14 @@
 // From the queue to the engine to the records.
 #include "launch/batch_run.h"
 
+#include <signal.h>
+
 #include <cstdio>
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "kernels/base/log.h"
-#include "launch/exit_codes.h"
-#include "launch/output/sha256.h"
+#include "launch/hash/sha256.h"
+#include "launch/report.h"
 #include "launch/signals.h"
 #include "runtime/model/safetensors.h"
 
@@ -81,7 +82,7 @@ void BatchRun::OnSignal(int signal) {
   if (signal_ != 0) return;
   signal_ = signal;
   StopFor(End::kSignal);
-  LOG(Warning) << (signal == 2 ? "interrupted" : "asked to end") << ": " << open_.size()
+  LOG(Warning) << (signal == SIGINT ? "interrupted" : "asked to end") << ": " << open_.size()
                << (open_.size() == 1 ? " open document is" : " open documents are")
                << " finished first; a second signal ends at once";
 }
@@ -227,7 +228,7 @@ void BatchRun::OnFinished(int64_t ticket, absl::StatusOr<runtime::Generation> ge
   r.text = std::move(generation->text);
   r.token_ids = std::move(generation->token_ids);
   r.finish_reason = generation->finish_reason;
-  r.policy = flags_.compression.policy == runtime::CachePolicy::kFull ? "full" : "snapkv";
+  r.policy = PolicyName(flags_.compression.policy);
   r.decode_s = times.decode_s;
   ++totals_.done;
   totals_.generated_tokens += static_cast<int64_t>(r.token_ids.size());
@@ -247,8 +248,7 @@ std::string BatchRun::Render(const DocumentResult& result) const {
 void BatchRun::Reject(int64_t sequence, const Document& document, const DocumentError& error) {
   ++totals_.failed;
   if (++errors_shown_ <= kMostErrorsShown) {
-    const std::string message(error.status.message());
-    LOG(Error) << (message.starts_with(document.id) ? "" : document.id + ": ") << message;
+    LOG(Error) << ErrorLine(document, error);
     if (errors_shown_ == kMostErrorsShown) LOG(Error) << "further errors are in the records only";
   }
   DocumentResult result;
@@ -287,14 +287,11 @@ int BatchRun::Finish() {
   const bool nothing = totals_.done == 0 && totals_.failed == 0 && end_ != End::kNone;
   const absl::Status written = writer_.Finish(/*discard_if_empty=*/nothing);
   progress_.Finish();
-  if (!written.ok() || end_ == End::kOutput) {
-    LOG(Error) << (written.ok() ? failure_ : written).message();
-    return kExitOutputNotWritable;
-  }
+  if (!written.ok() || end_ == End::kOutput)
+    return Report(written.ok() ? failure_ : written, kExitOutputNotWritable);
   switch (end_) {
     case End::kInput:
-      LOG(Error) << failure_.message();
-      return absl::IsFailedPrecondition(failure_) ? kExitUsage : kExitInputUnreadable;
+      return Report(failure_, InputExitCode(failure_));
     case End::kStrict:
       LOG(Error) << "--strict: the batch ends at the first document that failed";
       return kExitJobFailed;

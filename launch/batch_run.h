@@ -25,8 +25,8 @@ struct BatchRunOptions {
   const runtime::ModelConfig* config = nullptr;
   DType dtype = DType::kF32;
   RecordContext record;
-  bool one_text =
-      false;  // the only document is one text: no headings, and on stdout it appears as it is made
+  // The only document is one text: no headings, and on stdout it appears as it is made.
+  bool one_text = false;
   ProgressOptions progress;
   int64_t documents = -1;     // if known
   int64_t skipped = 0;        // that --resume found

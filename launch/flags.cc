@@ -217,7 +217,7 @@ void AddCompressionFlags(CLI::App& app, Flags& f) {
   const std::string group = "Cache compression";
   AddChoice(app, group, "--policy", f.compression.policy,
             "snapkv keeps --capacity rows per layer and KV head; full keeps all",
-            {{"snapkv", CachePolicy::kSnapKv}, {"full", CachePolicy::kFull}});
+            Named(PolicyName, {CachePolicy::kSnapKv, CachePolicy::kFull}));
   app.add_option("--capacity", f.compression.capacity, "rows kept, window included")
       ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX}))
       ->capture_default_str()
@@ -376,6 +376,8 @@ int ShowText(const std::string& text) {
 }
 
 }  // namespace
+
+const char* PolicyName(CachePolicy policy) { return policy == CachePolicy::kFull ? "full" : "snapkv"; }
 
 const char* PoolName(PoolMode mode) {
   constexpr const char* kNames[] = {"none", "max", "avg"};

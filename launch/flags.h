@@ -64,6 +64,7 @@ struct Flags {
 };
 
 // As the flags spell them.
+const char* PolicyName(runtime::CachePolicy policy);
 const char* PoolName(kernels::PoolMode mode);
 const char* GroupName(kernels::GroupMode mode);
 

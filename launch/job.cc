@@ -2,21 +2,19 @@
 // From flags to a running batch.
 #include "launch/job.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <utility>
 
 #include "kernels/base/log.h"
 #include "kernels/op/device_info.h"
-#include "launch/exit_codes.h"
 #include "launch/input/token_ids.h"
 #include "launch/keep_alive.h"
 #include "launch/memory.h"
 #include "launch/model_store.h"
 #include "launch/output/output_files.h"
 #include "launch/print_prompts.h"
+#include "launch/report.h"
 #include "launch/signals.h"
 #include "launch/stats_report.h"
 #include "launch/threads.h"
@@ -31,11 +29,6 @@ namespace fs = std::filesystem;
 constexpr size_t kReadAhead = 4;
 // The ranks of a job whose launcher was killed end a moment after it.
 constexpr absl::Duration kLockWait = absl::Seconds(5);
-
-int Report(const absl::Status& status, int exit_code) {
-  LOG(Error) << status.message();
-  return exit_code;
-}
 
 // `next`, but more than one document is an error before the first is handed out.
 DocumentQueue::Next ExactlyOne(DocumentQueue::Next next, const char* flag) {
@@ -114,6 +107,7 @@ std::optional<int> PrefillJob::PrepareOnLeader() {
         InvalidArgument("--context ", flags_.context, " is more than the model's ", config_.context),
         kExitUsage);
   }
+  params_sha256_ = Params();
   std::shared_ptr<OutputLog> log;
   const bool prints = flags_.dry_run || flags_.print_tokens;
   if (!prints) {
@@ -127,7 +121,7 @@ std::optional<int> PrefillJob::PrepareOnLeader() {
                                .config = config_,
                                .tokenizer = *tokenizer_,
                                .ranks = world_.size(),
-                               .one = !source_ || source_->single_text()});
+                               .one = one_text()});
   }
 
   writer_ = std::make_unique<ResultWriter>(log, flags_.ordered);
@@ -189,7 +183,7 @@ std::optional<int> PrefillJob::OpenOutput(std::shared_ptr<OutputLog>& log) const
   options.resume = flags_.resume;
   options.retry_errors = flags_.retry_errors;
   options.force = flags_.force;
-  options.params_sha256 = Params();
+  options.params_sha256 = params_sha256_;
   if (flags_.resume) options.lock_wait = kLockWait;
   auto opened = OutputLog::Open(options);
   if (!opened.ok()) {
@@ -204,7 +198,7 @@ std::optional<int> PrefillJob::MakeReader(const std::shared_ptr<const OutputLog>
                                           DocumentQueue::Next& next) const {
   PromptOptions options;
   options.raw = flags_.raw;
-  options.context = flags_.context > 0 ? flags_.context : config_.context;
+  options.context = context();
   options.overflow = flags_.overflow;
   const auto builder = std::make_shared<const PromptBuilder>(tokenizer_, options);
   if (!flags_.token_ids.empty()) {
@@ -247,11 +241,11 @@ BatchRunOptions PrefillJob::MakeRunOptions(const OutputLog* log) const {
   options.flags = &flags_;
   options.config = &config_;
   options.dtype = dtype_;
-  options.record.params_sha256 = Params();
+  options.record.params_sha256 = params_sha256_;
   options.record.model = fs::path(model_path_).stem().string();
   options.record.created_unix_s = absl::ToUnixSeconds(absl::Now());
   options.record.token_ids = flags_.return_token_ids;
-  options.one_text = !source_ || source_->single_text();
+  options.one_text = one_text();
   options.documents = source_ ? source_->items_known() : 1;
   options.progress.mode = flags_.progress;
   if (log != nullptr) {
@@ -315,10 +309,7 @@ absl::StatusOr<int> PrefillJob::RunDocuments() {
 }
 
 absl::Status PrefillJob::ReportMemory() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  ASSIGN_OR_RETURN(const std::vector<int64_t> peaks,
-                   world_.host().AllGather(int64_t{usage.ru_maxrss} * 1024));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> peaks, world_.host().AllGather(PeakResidentBytes()));
   if (leader()) run_->LogClosing(peaks);
   return absl::OkStatus();
 }
@@ -355,7 +346,7 @@ std::string PrefillJob::Params() const {
   params.model_fingerprint = fingerprint_;
   params.dtype = DTypeName(dtype_);
   params.defaults = flags_.params;
-  params.policy = c.policy == runtime::CachePolicy::kFull ? "full" : "snapkv";
+  params.policy = PolicyName(c.policy);
   params.capacity = c.capacity;
   params.window = c.window;
   params.kernel = c.kernel;
@@ -363,7 +354,7 @@ std::string PrefillJob::Params() const {
   params.group = GroupName(c.group);
   params.raw = flags_.raw;
   params.encoding = flags_.encoding;
-  params.context = flags_.context > 0 ? flags_.context : config_.context;
+  params.context = context();
   params.overflow = flags_.overflow == Overflow::kMiddle ? "middle" : "error";
   params.ignore_eos = flags_.ignore_eos;
   return ParamsSha256(params);

@@ -33,6 +33,10 @@ class PrefillJob {
   };
 
   bool leader() const { return world_.rank() == 0; }
+  // Tokens that prompt and generated text may have together.
+  int64_t context() const { return flags_.context > 0 ? flags_.context : config_.context; }
+  // The input is one text (or one prompt of --token-ids).
+  bool one_text() const { return !source_ || source_->single_text(); }
   absl::StatusOr<Decision> OpenModel();
   absl::Status ChooseDevice();
   absl::StatusOr<Decision> Prepare();
@@ -65,6 +69,7 @@ class PrefillJob {
   DType dtype_ = DType::kF32;
   bool slow_bf16_ = false;
   // Rank 0.
+  std::string params_sha256_;  // Params() of this run
   std::shared_ptr<const runtime::Tokenizer> tokenizer_;
   std::shared_ptr<DocumentSource> source_;  // null with --token-ids
   std::unique_ptr<ResultWriter> writer_;

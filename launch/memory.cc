@@ -2,6 +2,8 @@
 // /proc/meminfo, and the limits of control groups (version 2, each level up to the root).
 #include "launch/memory.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <fstream>
 #include <optional>
@@ -44,6 +46,12 @@ int64_t AvailableMemory() {
     if (most && used) available = std::min(available, std::max<int64_t>(*most - *used, 0));
     if (group.rfind('/') == std::string::npos) return available;
   }
+}
+
+int64_t PeakResidentBytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
 }
 
 }  // namespace snapkv::launch

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory this process may still take.
+// How much memory this process may still take, and has taken.
 #pragma once
 
 #include <cstdint>
@@ -9,5 +9,8 @@ namespace snapkv::launch {
 // Bytes that the machine has available, less where this process's control group allows less. INT64_MAX when
 // the system does not say.
 int64_t AvailableMemory();
+
+// Most bytes that this process has held at once (resident set).
+int64_t PeakResidentBytes();
 
 }  // namespace snapkv::launch

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launch/output/sha256.h"
+#include "launch/hash/sha256.h"
 
 namespace snapkv::launch {
 namespace {

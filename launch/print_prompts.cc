@@ -4,18 +4,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/log.h"
-#include "launch/exit_codes.h"
 #include "launch/output/output_files.h"
+#include "launch/report.h"
 #include "runtime/plan/plan.h"
 
 namespace snapkv::launch {
 namespace {
-
-int Report(const absl::Status& status, int exit_code) {
-  LOG(Error) << status.message();
-  return exit_code;
-}
 
 std::string DescribeTokens(const PreparedDocument& prepared, const PrintContext& context) {
   std::string out;
@@ -56,15 +50,14 @@ int PrintPrompts(const DocumentQueue::Next& next, const PrintContext& context) {
   for (;;) {
     const auto prepared = next();
     if (!prepared.ok()) {
-      return Report(prepared.status(),
-                    absl::IsFailedPrecondition(prepared.status()) ? kExitUsage : kExitInputUnreadable);
+      return Report(prepared.status(), InputExitCode(prepared.status()));
     }
     if (!prepared->has_value()) break;
     const PreparedDocument& document = **prepared;
     ++documents;
     if (!document.error.ok()) {
       ++failed;
-      LOG(Error) << document.document.id << ": " << document.error.status.message();
+      LOG(Error) << ErrorLine(document.document, document.error);
       continue;
     }
     tokens += static_cast<int64_t>(document.tokens.size());

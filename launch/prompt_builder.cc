@@ -67,35 +67,32 @@ absl::StatusOr<std::vector<int32_t>> PromptBuilder::Encode(const Document& docum
 
 PreparedDocument PromptBuilder::Build(Document document) const {
   PreparedDocument prepared;
-  const auto error = [&](absl::Status status, const char* reason) {
-    prepared.error = {std::move(status), reason, document.line, 0};
-  };
-  auto tokens = Encode(document);
-  if (!tokens.ok()) {
-    error(tokens.status(), "PARAMETER_INVALID");
-  } else if (tokens->empty()) {
-    error(InvalidArgument("no token is left of the document"), "DOCUMENT_EMPTY");
-  } else {
-    prepared.tokens = *std::move(tokens);
-    const int64_t max_tokens = document.params.max_tokens;
-    prepared.error = CheckContext(static_cast<int64_t>(prepared.tokens.size()), max_tokens);
-    prepared.document = std::move(document);
-    if (!prepared.error.ok() && options_.overflow == Overflow::kMiddle) {
-      prepared.error = CutMiddle(LongestPart(prepared.document), prepared);
-    }
-    document = std::move(prepared.document);
-    prepared.error.line = document.line;
-  }
-  for (const int32_t id : document.params.stop_token_ids) {
-    if (tokenizer_->InVocabulary(id) || !prepared.error.ok()) continue;
-    error(InvalidArgument("stop_token_ids: ", id, " is outside the vocabulary of ", tokenizer_->vocab_size(),
-                          " tokens"),
-          "PARAMETER_INVALID");
-  }
   prepared.document = std::move(document);
+  prepared.error = Tokenize(prepared);
+  prepared.error.line = prepared.document.line;
   prepared.document.text = std::string();
   prepared.document.messages.clear();
   return prepared;
+}
+
+DocumentError PromptBuilder::Tokenize(PreparedDocument& prepared) const {
+  Document& document = prepared.document;
+  auto tokens = Encode(document);
+  if (!tokens.ok()) return {tokens.status(), "PARAMETER_INVALID"};
+  if (tokens->empty()) return {InvalidArgument("no token is left of the document"), "DOCUMENT_EMPTY"};
+  prepared.tokens = *std::move(tokens);
+  DocumentError error =
+      CheckContext(static_cast<int64_t>(prepared.tokens.size()), document.params.max_tokens);
+  if (!error.ok() && options_.overflow == Overflow::kMiddle)
+    error = CutMiddle(LongestPart(document), prepared);
+  if (!error.ok()) return error;
+  for (const int32_t id : document.params.stop_token_ids) {
+    if (tokenizer_->InVocabulary(id)) continue;
+    return {InvalidArgument("stop_token_ids: ", id, " is outside the vocabulary of ",
+                            tokenizer_->vocab_size(), " tokens"),
+            "PARAMETER_INVALID"};
+  }
+  return {};
 }
 
 DocumentError PromptBuilder::CheckContext(int64_t prompt_tokens, int64_t max_tokens) const {

@@ -49,6 +49,8 @@ class PromptBuilder {
 
  private:
   absl::StatusOr<std::vector<int32_t>> Encode(const Document& document) const;
+  // Fills `prepared.tokens` (and `truncated`) from its document.
+  DocumentError Tokenize(PreparedDocument& prepared) const;
   // Shortens `part`, a string of `document`, until the prompt fits.
   DocumentError CutMiddle(std::string& part, PreparedDocument& prepared) const;
 

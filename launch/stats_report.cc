@@ -2,11 +2,10 @@
 // Statistics as JSON.
 #include "launch/stats_report.h"
 
-#include <sys/resource.h>
-
 #include <vector>
 
 #include "kernels/op/device_info.h"
+#include "launch/memory.h"
 
 namespace snapkv::launch {
 
@@ -25,8 +24,6 @@ ordered_json RankReport(const runtime::RankContext& context, comm::World& world)
     memory[MemoryKindName(kind)] = context.allocator.use(kind).peak_bytes;
   }
   memory["kv_total"] = context.allocator.kv_use().peak_bytes;
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
   ordered_json kernels = kernels::CpuKernelNames();
   for (const auto& [name, kernel] : context.model.KernelNames()) kernels["gemm." + name] = kernel;
   return {{"rank", context.rank()},
@@ -36,7 +33,7 @@ ordered_json RankReport(const runtime::RankContext& context, comm::World& world)
           {"phases", phases},
           {"bytes_sent", context.device.bytes_sent()},
           {"peak_bytes", memory},
-          {"peak_rss_bytes", int64_t{usage.ru_maxrss} * 1024},
+          {"peak_rss_bytes", PeakResidentBytes()},
           {"cpu", {{"isa", kernels::CpuKernelIsa()}, {"features", kernels::CpuFeatures()}}},
           {"kernels", kernels}};
 }

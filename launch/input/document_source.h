@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "launch/hash/id_set.h"
 #include "launch/input/document.h"
-#include "launch/input/id_registry.h"
 #include "launch/input/input_files.h"
 #include "launch/input/jsonl.h"
 #include "launch/input/line_reader.h"
@@ -94,7 +94,7 @@ class DocumentSource {
   bool has_jsonl_ = false;
   size_t next_file_ = 0;
   std::unique_ptr<OpenJsonl> jsonl_;
-  IdRegistry ids_;
+  IdSet ids_;
 };
 
 }  // namespace snapkv::launch

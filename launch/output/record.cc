@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "launch/output/sha256.h"
+#include "launch/hash/sha256.h"
 
 namespace snapkv::launch {
 namespace {

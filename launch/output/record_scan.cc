@@ -2,7 +2,6 @@
 // Scanning and copying of output files.
 #include "launch/output/record_scan.h"
 
-#include <openssl/evp.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -59,14 +58,6 @@ class Keeper {
 };
 
 }  // namespace
-
-IdSet::Key IdSet::Hash(const std::string& id) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  EVP_Digest(id.data(), id.size(), digest.data(), nullptr, EVP_sha256(), nullptr);
-  Key key{};
-  std::memcpy(key.data(), digest.data(), sizeof(key));
-  return key;
-}
 
 absl::StatusOr<std::optional<RecordHead>> ParseRecordHead(std::string_view line) {
   const auto json = nlohmann::json::parse(line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);

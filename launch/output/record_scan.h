@@ -2,30 +2,16 @@
 // Reading an output file again: which records of an earlier run it holds, and where they end.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "kernels/base/status.h"
+#include "launch/hash/id_set.h"
 
 namespace snapkv::launch {
-
-// Ids as 16-byte hashes: a set of a million needs 40 MB at most, however long they are.
-class IdSet {
- public:
-  // False when it was there.
-  bool Add(const std::string& id) { return hashes_.insert(Hash(id)).second; }
-  bool Has(const std::string& id) const { return hashes_.contains(Hash(id)); }
-
- private:
-  using Key = std::array<uint64_t, 2>;
-  static Key Hash(const std::string& id);
-  absl::flat_hash_set<Key> hashes_;
-};
 
 // What --resume needs of a record, in either form.
 struct RecordHead {

@@ -67,8 +67,7 @@ class Leader {
       }
       if (!waiting_ && !ended_ && !batch_.full()) TakePrompt();
       if (waiting_ && Fits(*waiting_)) {
-        const Prompt prompt = *std::exchange(waiting_, std::nullopt);
-        RETURN_IF_ERROR(PrefillPrompt(prompt));
+        RETURN_IF_ERROR(PrefillPrompt(*std::exchange(waiting_, std::nullopt)));
         continue;
       }
       if (batch_.size() == 0 && !waiting_ && ended_) return Send({Order::kEnd, false, {}, 0}).status();
@@ -102,7 +101,7 @@ class Leader {
     return bytes <= options_.cache_bytes - batch_.cache_bytes();
   }
 
-  absl::Status PrefillPrompt(const Prompt& prompt) {
+  absl::Status PrefillPrompt(Prompt prompt) {
     PrefillOptions options;
     options.compression = prompt.compression;
     options.headroom = prompt.generation.max_tokens - 1;
@@ -110,8 +109,7 @@ class Leader {
     ASSIGN_OR_RETURN(const int signal,
                      Send({Order::kPrefill, options.keep_selections, options.compression, options.headroom}));
     if (signal != 0) driver_.OnSignal(signal);
-    std::vector<int32_t> tokens = prompt.tokens;
-    RETURN_IF_ERROR(context_.host.BroadcastVector(tokens, kDecodeRank));
+    RETURN_IF_ERROR(context_.host.BroadcastVector(prompt.tokens, kDecodeRank));
     driver_.OnPrefillStarted(prompt.ticket);
     const absl::Time start = absl::Now();
     absl::Duration decoding;
@@ -124,7 +122,7 @@ class Leader {
       }
       driver_.OnProgress(++layers_done, context_.model.config().layers, batch_.size(), batch_.tokens());
     };
-    ASSIGN_OR_RETURN(PrefillResult result, Prefill(context_, tokens, options));
+    ASSIGN_OR_RETURN(PrefillResult result, Prefill(context_, prompt.tokens, options));
     last_sign_ = absl::Now();
     DocumentTimes times{.prefill_s = absl::ToDoubleSeconds(absl::Now() - start - decoding)};
     if (!result.refused.ok()) {
@@ -133,7 +131,7 @@ class Leader {
     }
     driver_.OnPrefilled(prompt.ticket, result, times.prefill_s);
     open_[prompt.ticket] = {times, absl::Now()};
-    batch_.Add(prompt.ticket, result.logits, std::move(result.cache), prompt.generation);
+    batch_.Add(prompt.ticket, result.logits, std::move(result.cache), std::move(prompt.generation));
     Report();
     driver_.OnProgress(0, 0, batch_.size(), batch_.tokens());
     return absl::OkStatus();

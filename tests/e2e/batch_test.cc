@@ -509,14 +509,6 @@ TEST_F(Ends, ASignalToOneRankEndsAllInOrder) {
   CheckResumes(3);
 }
 
-// Alive and no zombie.
-bool Runs(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  const size_t name_end = text.rfind(')');
-  return name_end != std::string::npos && name_end + 2 < text.size() && text[name_end + 2] != 'Z';
-}
-
 TEST_F(Ends, RunShHandsSignalsToTheRanks) {
   for (const auto& [number, exit_code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
     fs::remove(out_);
@@ -548,7 +540,7 @@ TEST_F(Ends, RunShHandsSignalsToTheRanks) {
     // Signal 0 sends nothing.
     while (kill((*program)->pid(), 0) == 0 && (*program)->Poll(std::chrono::milliseconds(1))) {
     }
-    for (const pid_t pid : below) EXPECT_FALSE(Runs(pid)) << "process " << pid << " outlives run.sh";
+    for (const pid_t pid : below) EXPECT_FALSE(IsRunning(pid)) << "process " << pid << " outlives run.sh";
     const ProgramResult result = (*program)->Wait();
     EXPECT_EQ(result.exit_code, exit_code) << result.ToString();
     const auto records = ParseRecords(Slurp(out_));

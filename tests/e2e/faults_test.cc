@@ -49,14 +49,6 @@ const std::string& SlowModel() {
   return path;
 }
 
-// Alive and no zombie.
-bool Runs(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text((std::istreambuf_iterator<char>(file)), {});
-  const size_t name_end = text.rfind(')');
-  return name_end != std::string::npos && name_end + 2 < text.size() && text[name_end + 2] != 'Z';
-}
-
 // The rank that a process has by its launcher's variables, -1 without.
 int RankOf(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/environ");
@@ -103,7 +95,7 @@ class Job {
   ~Job() {
     program_.reset();
     for (const pid_t pid : all_)
-      if (Runs(pid)) kill(pid, SIGKILL);
+      if (IsRunning(pid)) kill(pid, SIGKILL);
   }
 
   bool ready() const { return ready_; }
@@ -137,7 +129,7 @@ class Job {
   std::vector<pid_t> Left() const {
     std::vector<pid_t> left;
     for (const pid_t pid : all_)
-      if (Runs(pid)) left.push_back(pid);
+      if (IsRunning(pid)) left.push_back(pid);
     return left;
   }
 

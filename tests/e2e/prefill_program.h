@@ -9,26 +9,9 @@
 #include "runtime/model/safetensors.h"
 #include "tests/e2e/tiny_text_model.h"
 #include "tests/support/run_program.h"
+#include "tests/support/test_folder.h"
 
 namespace snapkv::testing {
-
-// A folder of its own, removed at the end with everything in it.
-class TestFolder {
- public:
-  TestFolder();
-  ~TestFolder();
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string Path(const std::string& name) const { return path_ + "/" + name; }
-  // Both return the new file's path.
-  std::string Write(const std::string& name, const std::string& bytes) const;
-  std::string WriteIds(const std::string& name, const std::vector<int32_t>& ids) const;
-
- private:
-  std::string path_;
-};
 
 using Strings = std::vector<std::string>;
 Strings Join(Strings a, const Strings& b);
@@ -57,9 +40,6 @@ std::vector<std::string> Keys(const nlohmann::ordered_json& object);
 // Positions of --dump-selection: [layer][head][row].
 std::vector<std::vector<std::vector<int32_t>>> ReadSelection(const std::string& path);
 std::vector<float> ReadLogits(const std::string& path);
-// The whole file; a failure and "" when it cannot be read.
-std::string Slurp(const std::string& path);
-
 // Lines of stderr that report an error of the program.
 Strings ErrorLines(const ProgramResult& result);
 

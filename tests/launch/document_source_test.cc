@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 #include <thread>
@@ -148,7 +149,7 @@ TEST_F(DocumentSourceTest, Folder) {
   const auto source = DocumentSource::Open({.inputs = {"d"}});
   EXPECT_EQ((*source)->items_known(), 7);
   EXPECT_FALSE((*source)->single_text());
-  EXPECT_THAT((*source)->files(), testing::SizeIs(7));
+  EXPECT_THAT((*source)->files(), ::testing::SizeIs(7));
   fs::current_path(folder_.Path("elsewhere"));
   EXPECT_THAT(Read({"."}), ElementsAre("x.txt: x"));
 }
@@ -359,15 +360,15 @@ TEST_F(DocumentSourceTest, AFileNamedTwiceIsReadOnce) {
   folder_.Write("d/a.txt", "a");
   folder_.Write("d/b.txt", "b");
   folder_.Write("in.jsonl", "{\"text\":\"1\"}");
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_THAT(Read({"d/b.txt", "d", "./d/../d/a.txt", folder_.Path("d/a.txt"), "in.jsonl", "./in.jsonl"}),
               ElementsAre("d/b.txt: b", "d/a.txt: a", "in.jsonl:line-1: 1"));
-  const std::string log = testing::internal::GetCapturedStderr();
+  const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
   EXPECT_THAT(log, AllOf(HasSubstr("4 files are named by more than one --input"), HasSubstr("d/b.txt")));
-  testing::internal::CaptureStderr();
-  EXPECT_THAT(Read({"d/a.txt", "d/b.txt"}), testing::SizeIs(2));
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  ::testing::internal::CaptureStderr();
+  EXPECT_THAT(Read({"d/a.txt", "d/b.txt"}), ::testing::SizeIs(2));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 TEST_F(DocumentSourceTest, NamesThatAreNotUtf8OrNotPrintable) {

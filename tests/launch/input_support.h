@@ -1,46 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the tests of launch/input: a folder of files that goes away, and items that print themselves.
+// For the tests of launch/input: a folder of files, and items that print themselves.
 #pragma once
 
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "launch/input/document_source.h"
+#include "tests/support/test_folder.h"
 
 namespace snapkv::launch {
 
-class InputFolder {
- public:
-  InputFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "input_test.XXXXXX").string();
-    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-    path_ = pattern;
-  }
-  ~InputFolder() { std::filesystem::remove_all(path_); }
-  InputFolder(const InputFolder&) = delete;
-  InputFolder& operator=(const InputFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string Path(const std::string& name) const { return path_ + "/" + name; }
-  // Folders on the way are made. Returns the file's path.
-  std::string Write(const std::string& name, const std::string& bytes) const {
-    const std::string path = Path(name);
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-    std::ofstream file(path, std::ios::binary);
-    file << bytes;
-    EXPECT_TRUE(file.good()) << path;
-    return path;
-  }
-
- private:
-  std::string path_;
-};
+using InputFolder = snapkv::testing::TestFolder;
 
 // "ID: REASON@LINE:COLUMN" of an error, "ID: text" of a document (OpenAI: "ID: role=content|...").
 inline std::string Summary(const InputItem& item) {

@@ -7,7 +7,7 @@
 #include <functional>
 #include <set>
 
-#include "launch/output/sha256.h"
+#include "launch/hash/sha256.h"
 #include "tests/launch/output_testing.h"
 
 namespace snapkv::launch {

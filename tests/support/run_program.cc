@@ -211,6 +211,13 @@ ProgramResult Program::Wait() {
   return result_;
 }
 
+bool IsRunning(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const size_t name_end = text.rfind(')');
+  return name_end != std::string::npos && name_end + 2 < text.size() && text[name_end + 2] != 'Z';
+}
+
 absl::StatusOr<ProgramResult> RunProgram(ProgramOptions options) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, Program::Start(std::move(options)));
   return program->Wait();

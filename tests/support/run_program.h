@@ -81,6 +81,9 @@ class Program {
   size_t input_sent_ = 0;
 };
 
+// Alive and no zombie.
+bool IsRunning(pid_t pid);
+
 // Start and Wait in one. An error only when it could not be started.
 absl::StatusOr<ProgramResult> RunProgram(ProgramOptions options);
 

@@ -2,11 +2,16 @@
 // SHA-256 of a string.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace snapkv::launch {
 
+std::array<uint8_t, 32> Sha256(std::string_view bytes);
+
 // 64 lower-case hexadecimal digits.
-std::string Sha256Hex(const std::string& bytes);
+std::string Sha256Hex(std::string_view bytes);
 
 }  // namespace snapkv::launch
