@@ -19,7 +19,7 @@ Strings Lines(const std::string& text) {
   return lines;
 }
 
-// Open MPI 4.1.4's mpirun now and then dies of a null pointer while it forwards stdin to ranks that are only starting.
+// Now and then Open MPI 4.1.4 dies of a null pointer while it forwards stdin to ranks that are starting.
 bool MpirunCrashedForwardingStdin(const ProgramResult& result) {
   return result.signal == SIGSEGV && result.err.find("orte_iof_hnp_read_local_handler") != std::string::npos;
 }
