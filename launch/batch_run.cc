@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "launch/hash/sha256.h"
+#include "runtime/hash/sha256.h"
 #include "launch/report.h"
 #include "launch/signals.h"
 #include "runtime/model/safetensors.h"
@@ -25,7 +25,7 @@ constexpr size_t kMostRows = 20;  // of the closing table
 
 // Draws that differ between documents, and are the same for a document wherever it stands in a batch.
 uint64_t SeedOf(uint64_t seed, const std::string& id) {
-  const std::string hash = Sha256Hex(std::to_string(seed) + "\n" + id);
+  const std::string hash = runtime::Sha256Hex(std::to_string(seed) + "\n" + id);
   return std::stoull(hash.substr(0, 16), nullptr, 16);
 }
 

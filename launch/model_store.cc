@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launch/hash/sha256.h"
+#include "runtime/hash/sha256.h"
 
 namespace snapkv::launch {
 namespace {
@@ -70,7 +70,7 @@ absl::StatusOr<std::string> ModelFingerprint(const std::string& path) {
     for (int64_t i = 0; i < kSamples && rest > 0; ++i) read(kBeginning + rest / kSamples * i, kSample);
   }
   if (error || !file) return DataLoss(path, ": cannot be read again; do not change a model while it is used");
-  return Sha256Hex(seen);
+  return runtime::Sha256Hex(seen);
 }
 
 }  // namespace snapkv::launch

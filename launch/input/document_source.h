@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "launch/hash/id_set.h"
+#include "launch/ids/id_set.h"
 #include "launch/input/document.h"
 #include "launch/input/input_files.h"
 #include "launch/input/jsonl.h"

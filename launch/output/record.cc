@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "launch/hash/sha256.h"
+#include "runtime/hash/sha256.h"
 
 namespace snapkv::launch {
 namespace {
@@ -104,7 +104,7 @@ ordered_json OpenAiBody(const DocumentResult& result, const RecordContext& conte
 ordered_json OpenAiRecord(const DocumentResult& result, const RecordContext& context) {
   const bool ok = result.error.ok();
   const ordered_json none;
-  const std::string hash = Sha256Hex(result.id).substr(0, 16);
+  const std::string hash = runtime::Sha256Hex(result.id).substr(0, 16);
   ordered_json error = none;
   if (!ok) {
     error = {{"code", result.error.reason},
@@ -156,7 +156,7 @@ std::string ParamsSha256(const RunParams& params) {
                              {"context", params.context},
                              {"overflow", params.overflow},
                              {"ignore_eos", params.ignore_eos}};
-  return Sha256Hex(Dump(json));
+  return runtime::Sha256Hex(Dump(json));
 }
 
 int HttpStatus(const DocumentError& error) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/base/status.h"
-#include "launch/hash/id_set.h"
+#include "launch/ids/id_set.h"
 
 namespace snapkv::launch {
 

@@ -7,7 +7,7 @@
 #include <functional>
 #include <set>
 
-#include "launch/hash/sha256.h"
+#include "runtime/hash/sha256.h"
 #include "tests/launch/output_testing.h"
 
 namespace snapkv::launch {
@@ -62,7 +62,7 @@ TEST(Record, OptionalKeys) {
 
 TEST(Record, OpenAiFormOfASummary) {
   const ordered_json record = Parsed(Line(Summarised("my id", "Text", RecordForm::kOpenAi)));
-  const std::string hash = Sha256Hex("my id").substr(0, 16);
+  const std::string hash = runtime::Sha256Hex("my id").substr(0, 16);
   const std::string expected =
       R"({"id":"batch_req_HASH","custom_id":"my id","response":{"status_code":200,"request_id":"req_HASH",)"
       R"("body":{"id":"chatcmpl-HASH","object":"chat.completion","created":1700000000,"model":"tiny",)"
@@ -183,8 +183,8 @@ TEST(ParamsSha256, EveryFieldCounts) {
 }
 
 TEST(Sha256Hex, KnownAnswers) {
-  EXPECT_EQ(Sha256Hex(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(runtime::Sha256Hex(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(runtime::Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // SHA-256 by OpenSSL. Only this file includes it.
-#include "launch/hash/sha256.h"
+#include "runtime/hash/sha256.h"
 
 #include <openssl/evp.h>
 
 #include "kernels/base/log.h"
 
-namespace snapkv::launch {
+namespace snapkv::runtime {
 
 std::array<uint8_t, 32> Sha256(std::string_view bytes) {
   std::array<uint8_t, 32> digest{};
@@ -24,4 +24,4 @@ std::string Sha256Hex(std::string_view bytes) {
   return hex;
 }
 
-}  // namespace snapkv::launch
+}  // namespace snapkv::runtime

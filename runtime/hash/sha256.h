@@ -7,11 +7,11 @@
 #include <string>
 #include <string_view>
 
-namespace snapkv::launch {
+namespace snapkv::runtime {
 
 std::array<uint8_t, 32> Sha256(std::string_view bytes);
 
 // 64 lower-case hexadecimal digits.
 std::string Sha256Hex(std::string_view bytes);
 
-}  // namespace snapkv::launch
+}  // namespace snapkv::runtime

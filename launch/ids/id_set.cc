@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ids as hashes.
-#include "launch/hash/id_set.h"
+#include "launch/ids/id_set.h"
 
 #include <cstring>
 
-#include "launch/hash/sha256.h"
+#include "runtime/hash/sha256.h"
 
 namespace snapkv::launch {
 
 IdSet::Key IdSet::Hash(std::string_view id) {
-  const auto digest = Sha256(id);
+  const auto digest = runtime::Sha256(id);
   Key key{};
   std::memcpy(key.data(), digest.data(), sizeof(key));
   return key;
