@@ -5,12 +5,12 @@ set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly ROOT
+readonly NAME=run
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$ROOT/launch/lib.sh"
 # How long ranks have after a signal to mpirun itself before it kills them. Its own default is one second. mpirun waits
 # about twice this long even when a rank is dead already, so it must stay small.
 readonly SIGKILL_TIMEOUT_S=3
-
-say() { printf 'run: %s\n' "$*" >&2; }
-usage_error() { say "error: $*"; exit 2; }
 
 usage() {
   cat <<'EOF'
@@ -96,26 +96,6 @@ mpirun_flags() {
   fi
 }
 
-# Builds build/release, one process at a time. Progress goes to stderr when that is a terminal, else to the log alone: stdout
-# is the program's.
-build() {
-  command -v cmake >/dev/null || { say "error: cmake is missing: run launch/setup.sh first"; exit 1; }
-  mkdir -p "$ROOT/build"
-  local log=$ROOT/build/release.log
-  exec 9>"$ROOT/build/.lock"
-  flock 9
-  say "building build/release (once; a few minutes); log: build/release.log"
-  local sink=/dev/null
-  if [[ -t 2 ]]; then sink=/dev/stderr; fi
-  if ! (cd "$ROOT" && cmake --preset release && cmake --build --preset release --target snapkv-prefill) 2>&1 |
-    tee "$log" >"$sink"; then
-    grep -E -A 5 'error|FAILED|Error' "$log" | tail -n 40 >&2 || tail -n 40 "$log" >&2
-    say "error: the build failed (above; all of it in build/release.log)"
-    exit 1
-  fi
-  exec 9>&-
-}
-
 # Whether --progress is among the program's flags.
 has_progress_flag() {
   local argument
@@ -191,7 +171,7 @@ main() {
   fi
   if [[ ! -x "$program" ]]; then
     [[ -z "$build_dir" ]] || usage_error "--build-dir '$build_dir' has no launch/snapkv-prefill: build it first"
-    build
+    build snapkv-prefill
   fi
   if [[ $ranks -gt 1 ]] && ! command -v mpirun >/dev/null; then
     say "error: mpirun is missing: run launch/setup.sh first, or leave out -n"
