@@ -50,6 +50,7 @@ class BatchRun final : public runtime::BatchDriver {
   void OnFinished(int64_t ticket, absl::StatusOr<runtime::Generation> generation,
                   const runtime::DocumentTimes& times) override;
   bool Abandoned() override { return !writer_.status().ok(); }
+  bool Cancelled(int64_t) override { return false; }
   void OnSignal(int signal) override;
 
   // After the last document: waits for the writer and says how it went. The exit code; 6 takes precedence,
