@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "runtime/hash/sha256.h"
 #include "launch/report.h"
 #include "launch/signals.h"
 #include "runtime/model/safetensors.h"
@@ -22,18 +21,6 @@ constexpr int kErrorsPerCall = 64;
 // Messages of failed documents on stderr; all of them are in the records.
 constexpr int64_t kMostErrorsShown = 20;
 constexpr size_t kMostRows = 20;  // of the closing table
-
-// Draws that differ between documents, and are the same for a document wherever it stands in a batch.
-uint64_t SeedOf(uint64_t seed, const std::string& id) {
-  const std::string hash = runtime::Sha256Hex(std::to_string(seed) + "\n" + id);
-  return std::stoull(hash.substr(0, 16), nullptr, 16);
-}
-
-// The reason of an engine's error.
-DocumentError EngineError(const absl::Status& status, int64_t line) {
-  const bool memory = absl::IsResourceExhausted(status);
-  return {status, memory ? "OUT_OF_MEMORY" : "INTERNAL", line, 0};
-}
 
 }  // namespace
 
@@ -107,7 +94,7 @@ bool BatchRun::TakeDocument(absl::Duration wait) {
       if (!failure_.ok()) StopFor(End::kInput);
     }
     if (state != DocumentQueue::State::kDocument) return false;
-    if (prepared.error.ok()) prepared.error = CheckCacheBytes(prepared);
+    if (prepared.error.ok()) prepared.error = CheckCache(prepared);
     if (prepared.error.ok()) {
       next_ = std::move(prepared);
       return true;
@@ -118,14 +105,11 @@ bool BatchRun::TakeDocument(absl::Duration wait) {
   return false;
 }
 
-DocumentError BatchRun::CheckCacheBytes(const PreparedDocument& prepared) const {
+DocumentError BatchRun::CheckCache(const PreparedDocument& prepared) const {
   const int64_t bytes = runtime::DecodeCacheBytes(*options_.config, options_.dtype, flags_.compression,
                                                   static_cast<int64_t>(prepared.tokens.size()),
                                                   prepared.document.params.max_tokens);
-  if (flags_.cache_bytes == 0 || bytes <= flags_.cache_bytes) return {};
-  return {ResourceExhausted("the document's cache takes ", bytes, " bytes, --cache-bytes allows ",
-                            flags_.cache_bytes, "; raise it, or lower --capacity or --max-tokens"),
-          "CACHE_EXCEEDED", prepared.document.line, 0};
+  return CheckCacheBytes(bytes, flags_.cache_bytes, prepared.document.line);
 }
 
 runtime::BatchDriver::Supply BatchRun::Next(bool idle, runtime::Prompt& prompt) {
@@ -146,7 +130,8 @@ runtime::Prompt BatchRun::MakePrompt(PreparedDocument prepared, int64_t sequence
   runtime::Prompt prompt;
   prompt.ticket = sequence;
   prompt.compression = flags_.compression;
-  prompt.generation = MakeGenerateOptions(prepared.document);
+  prompt.generation = MakeGenerateOptions(prepared.document.params, prepared.document.id, flags_.ignore_eos);
+  if (streams()) prompt.generation.on_text = [this](const std::string& text) { writer_.Stream(text); };
   prompt.keep_selections = !flags_.dump_selection.empty();
   OpenDocument& open = open_[sequence];
   open.result.prompt_tokens = static_cast<int64_t>(prepared.tokens.size());
@@ -155,23 +140,6 @@ runtime::Prompt BatchRun::MakePrompt(PreparedDocument prepared, int64_t sequence
   open.read = prepared.read;
   open.document = std::move(prepared.document);
   return prompt;
-}
-
-runtime::GenerateOptions BatchRun::MakeGenerateOptions(const Document& document) {
-  const DocumentParams& p = document.params;
-  runtime::GenerateOptions options;
-  options.max_tokens = p.max_tokens;
-  options.sampling.temperature = static_cast<float>(p.temperature);
-  options.sampling.top_k = p.top_k;
-  options.sampling.top_p = p.top_p;
-  options.sampling.min_p = p.min_p;
-  options.sampling.repeat_penalty = static_cast<float>(p.repeat_penalty);
-  options.sampling.seed = SeedOf(p.seed, document.id);
-  options.ignore_eos = flags_.ignore_eos;
-  options.stops = p.stops;
-  options.stop_token_ids = p.stop_token_ids;
-  if (streams()) options.on_text = [this](const std::string& text) { writer_.Stream(text); };
-  return options;
 }
 
 void BatchRun::OnPrefillStarted(int64_t ticket) {
@@ -200,11 +168,7 @@ void BatchRun::OnProgress(int64_t layers_done, int64_t layers, int64_t open_docu
 
 void BatchRun::OnPrefilled(int64_t ticket, const runtime::PrefillResult& result, double seconds) {
   DocumentResult& r = open_.at(ticket).result;
-  r.rows_full = result.rows_full;
-  r.rows_kept = result.rows_kept;
-  r.bytes_full = result.bytes_full;
-  r.bytes_kept = result.bytes_kept;
-  r.prefill_s = seconds;
+  SetPrefill(result, seconds, r);
   totals_.prompt_tokens += r.prompt_tokens;
   totals_.prefill_seconds += seconds;
   if (const absl::Status written = WriteDumps(result); !written.ok()) {
@@ -225,11 +189,7 @@ void BatchRun::OnFinished(int64_t ticket, absl::StatusOr<runtime::Generation> ge
   }
   r.id = document.id;
   r.form = document.form;
-  r.text = std::move(generation->text);
-  r.token_ids = std::move(generation->token_ids);
-  r.finish_reason = generation->finish_reason;
-  r.policy = PolicyName(flags_.compression.policy);
-  r.decode_s = times.decode_s;
+  SetGeneration(*std::move(generation), times, flags_.compression.policy, r);
   ++totals_.done;
   totals_.generated_tokens += static_cast<int64_t>(r.token_ids.size());
   if (flags_.output_format() == OutputFormat::kText && r.finish_reason == "length" && options_.one_text)

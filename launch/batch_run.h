@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "launch/document_queue.h"
+#include "launch/document_run.h"
 #include "launch/flags.h"
-#include "launch/output/closing.h"
 #include "launch/output/progress.h"
 #include "launch/output/record.h"
 #include "launch/result_writer.h"
@@ -33,7 +33,7 @@ struct BatchRunOptions {
   int64_t failed_before = 0;  // of these
 };
 
-class BatchRun final : public runtime::BatchDriver {
+class BatchRun final : public DocumentRun {
  public:
   // `writer` and what the options point to must outlive it.
   BatchRun(const BatchRunOptions& options, std::unique_ptr<DocumentQueue> queue, ResultWriter& writer);
@@ -50,17 +50,18 @@ class BatchRun final : public runtime::BatchDriver {
   void OnFinished(int64_t ticket, absl::StatusOr<runtime::Generation> generation,
                   const runtime::DocumentTimes& times) override;
   bool Abandoned() override { return !writer_.status().ok(); }
+  bool Cancelled(int64_t) override { return false; }
   void OnSignal(int signal) override;
 
   // After the last document: waits for the writer and says how it went. The exit code; 6 takes precedence,
   // and 1 is for a batch that came to its end.
-  int Finish();
+  int Finish() override;
 
-  const BatchTotals& totals() const { return totals_; }
-  // What LOG says at the start: the first prompt's length if it is the only one.
-  std::string Describe() const;
-  // A line and, for a few documents, a table with the peak memory of each rank; nothing for one document.
-  void LogClosing(const std::vector<int64_t>& peak_bytes) const;
+  const BatchTotals& totals() const override { return totals_; }
+  // The first prompt's length if it is the only one.
+  std::string Describe() const override;
+  // A line and, for a few documents, a table; nothing for one document.
+  void LogClosing(const std::vector<int64_t>& peak_bytes) const override;
 
  private:
   struct OpenDocument {
@@ -74,7 +75,7 @@ class BatchRun final : public runtime::BatchDriver {
   bool TakeDocument(absl::Duration wait);
   // Stops taking documents, for the first reason given.
   void StopFor(End reason);
-  DocumentError CheckCacheBytes(const PreparedDocument& prepared) const;
+  DocumentError CheckCache(const PreparedDocument& prepared) const;
   // The text goes to stdout while it is made.
   bool streams() const {
     return options_.one_text && flags_.to_stdout() && flags_.output_format() == OutputFormat::kText;
@@ -82,7 +83,6 @@ class BatchRun final : public runtime::BatchDriver {
   void CheckStops();
   void Reject(int64_t sequence, const Document& document, const DocumentError& error);
   absl::Status WriteDumps(const runtime::PrefillResult& result) const;
-  runtime::GenerateOptions MakeGenerateOptions(const Document& document);
   runtime::Prompt MakePrompt(PreparedDocument prepared, int64_t sequence);
   std::string Render(const DocumentResult& result) const;
 
