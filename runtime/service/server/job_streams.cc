@@ -103,27 +103,31 @@ void ResultStream::OnDrained() {
 }
 
 void ResultStream::Read() {
-  int64_t after = 0;
-  bool last = false;
-  {
+  for (;;) {
+    int64_t after = 0;
+    bool last = false;
+    {
+      const std::lock_guard lock(mutex_);
+      after = sent_;
+      const bool all = sent_ >= known_;
+      last = all && (terminal_ || !request_.follow());
+      if (all) reading_ = false;
+      if (all && !last) return;  // OnJob goes on
+    }
+    if (last) return End(absl::OkStatus());
+    auto results = service_.store.Results(tenant_, request_.name(), after, kResultsPerRead);
+    if (!results.ok()) return End(results.status());
+    if (results->empty()) return End(Internal("results behind ", after, " are missing"));
+    const int64_t sent = results->back().sequence();
+    for (v1::Result& result : *results) Send(std::move(result));
     const std::lock_guard lock(mutex_);
-    after = sent_;
-    last = sent_ >= known_ && (terminal_ || !request_.follow());
-    if (last || sent_ >= known_) reading_ = false;
-    if (!last && sent_ >= known_) return;
+    sent_ = sent;
+    // Unless all of them are on their way already, OnDrained goes on.
+    if (!idle()) {
+      reading_ = false;
+      return;
+    }
   }
-  if (last) return End(absl::OkStatus());
-  auto results = service_.store.Results(tenant_, request_.name(), after, kResultsPerRead);
-  if (!results.ok()) return End(results.status());
-  bool none = false;
-  {
-    const std::lock_guard lock(mutex_);
-    reading_ = false;
-    none = results->empty();
-    if (!none) sent_ = results->back().sequence();
-  }
-  if (none) return End(Internal("results behind ", after, " are missing"));
-  for (v1::Result& result : *results) Send(std::move(result));
 }
 
 }  // namespace snapkv::service

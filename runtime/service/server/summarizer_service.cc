@@ -94,8 +94,11 @@ grpc::ServerWriteReactor<v1::Delta>* SummarizerService::Summarize(grpc::Callback
   const absl::StatusOr<std::string> tenant = service_.tenants.Authenticate(*context);
   absl::Status status = tenant.status();
   if (status.ok()) status = Check(checked);
-  absl::StatusOr<std::string> lease = status;
-  if (status.ok()) lease = service_.interactive.Add(checked, stream, absl::Now());
+  if (!status.ok()) {
+    stream->End(status);
+    return stream.get();
+  }
+  const absl::StatusOr<std::string> lease = service_.interactive.Add(checked, stream, absl::Now());
   if (!lease.ok()) {
     stream->End(lease.status());
     return stream.get();

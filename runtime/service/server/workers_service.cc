@@ -53,11 +53,10 @@ grpc::ServerUnaryReactor* WorkersService::AcquireLease(grpc::CallbackServerConte
                                                        const v1::AcquireLeaseRequest* request,
                                                        v1::AcquireLeaseResponse* response) {
   absl::Status status = service_.tenants.AuthenticateWorker(*context);
-  absl::StatusOr<v1::Worker> worker = status;
-  if (status.ok()) worker = service_.registry.Seen(request->worker(), absl::Now());
-  if (status.ok()) status = worker.status();
   if (status.ok()) status = ValidateAcquireLease(*request);
   if (!status.ok()) return AnswerError(service_, "AcquireLease", context, status);
+  const auto worker = service_.registry.Seen(request->worker(), absl::Now());
+  if (!worker.ok()) return AnswerError(service_, "AcquireLease", context, worker.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   service_.writers.Post([this, worker = *worker, context, request, response, reactor] {
     service_.desk.Acquire(worker, *request, context, response, reactor);
