@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // status, watch, results, cancel, delete, list.
-#include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "launch/client/command_support.h"
@@ -30,15 +30,15 @@ int RunWatch(const ClientFlags& flags, Session& session) {
   if (!job.ok()) return ReportRpc(session, job.status());
   Display display(flags.json ? ProgressMode::kNone : flags.progress);
   v1::Job now = *job;
+  v1::Job::State shown = v1::Job::STATE_UNSPECIFIED;
   absl::Status written;
   const auto ended = FollowJob(session, *job, [&](const v1::JobEvent& event) {
-    const bool changed = !event.has_job() || event.job().state() != now.state();
     if (event.has_job()) now = event.job();
     if (flags.json && event.has_job()) {
       written.Update(display.Print(JsonLine(JobJson(now))));
       if (!written.ok()) session.Stop();
     }
-    if (changed && event.has_job() && flags.progress != ProgressMode::kNone)
+    if (std::exchange(shown, now.state()) != now.state() && flags.progress != ProgressMode::kNone)
       LOG(Info) << Printable(now.name()) << ": " << StateName(now.state());
     display.Update(ToProgress(event, now, job->counts().succeeded()));
   });

@@ -108,13 +108,19 @@ std::string SafeJson(std::string_view json) {
 }
 
 std::string ErrorSentence(const absl::Status& error, const std::string& server) {
-  const std::string said = Printable(std::string(error.message()));
+  std::string said = Printable(std::string(error.message()));
+  // gRPC's account of an attempt to connect: only its end tells.
+  constexpr std::string_view kLast = "last error: UNKNOWN: ";
+  if (const size_t at = said.find(kLast); at != std::string::npos) said = said.substr(at + kLast.size());
   const bool ours = service::ReasonOf(error).has_value();
   std::string text = ReasonText(error) + ": ";
   if (!ours && absl::IsUnavailable(error)) {
     absl::StrAppend(&text, "cannot reach ", server, " (", said, ")");
   } else if (!ours && absl::IsDeadlineExceeded(error)) {
     absl::StrAppend(&text, server, " does not answer in time");
+  } else if (IsTransient(error) && !ours) {
+    absl::StrAppend(&text, "the connection to ", server, " broke", said.empty() ? "" : " (", said,
+                    said.empty() ? "" : ")");
   } else {
     text += said.empty() ? server + " gave no further explanation" : said;
   }
