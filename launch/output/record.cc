@@ -15,7 +15,10 @@ double PerSecond(int64_t tokens, double seconds) {
   return seconds > 0 && tokens > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
 
-int64_t Completion(const DocumentResult& result) { return static_cast<int64_t>(result.token_ids.size()); }
+int64_t Completion(const DocumentResult& result) {
+  return result.completion_tokens >= 0 ? result.completion_tokens
+                                       : static_cast<int64_t>(result.token_ids.size());
+}
 
 // Bytes that are not UTF-8 (of a flag, of a file's name) become U+FFFD.
 std::string Dump(const ordered_json& json) {

@@ -40,6 +40,7 @@ struct DocumentResult {
   DocumentError error{};  // set: nothing below is used
   std::string text{};
   std::vector<int32_t> token_ids{};  // generated, with the one that ended them
+  int64_t completion_tokens = -1;    // their number where token_ids are not known; -1: they are
   std::string finish_reason{};       // "stop" or "length"
   int64_t prompt_tokens = 0;
   std::string policy{};                  // "snapkv" or "full"
