@@ -509,43 +509,101 @@ TEST_F(Ends, ASignalToOneRankEndsAllInOrder) {
   CheckResumes(3);
 }
 
-TEST_F(Ends, RunShHandsSignalsToTheRanks) {
-  for (const auto& [number, exit_code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
-    fs::remove(out_);
+class RunSh : public Ends {
+ protected:
+  std::unique_ptr<Program> StartRunSh(const Strings& more = {}) {
     ProgramOptions options;
-    options.argv = {SourceFolder() + "/launch/run.sh",
-                    "-n",
-                    "2",
-                    "--build-dir",
-                    fs::path(PrefillPath()).parent_path().parent_path().string(),
-                    "--model",
-                    LongModel(),
-                    "--dtype",
-                    "f32",
-                    "--threads",
-                    "1",
-                    "--input",
-                    lines_,
-                    "--output",
-                    out_,
-                    "--max-tokens",
-                    "60",
-                    "--ignore-eos"};
+    options.argv = Join({SourceFolder() + "/launch/run.sh", "-n", "2", "--build-dir",
+                         fs::path(PrefillPath()).parent_path().parent_path().string(), "--model", LongModel(),
+                         "--dtype", "f32", "--threads", "1", "--input", lines_, "--output", out_,
+                         "--max-tokens", "60", "--ignore-eos"},
+                        more);
     auto program = Program::Start(options);
-    ASSERT_TRUE(program.ok()) << program.status();
-    WaitForRecords(**program);
-    const std::vector<pid_t> below = (*program)->Descendants();
-    ASSERT_GE(below.size(), 3u) << "mpirun and two ranks";
-    kill((*program)->pid(), number);
+    EXPECT_TRUE(program.ok()) << program.status();
+    return *std::move(program);
+  }
+  // Waits for the end of run.sh and checks that nothing of `below` outlives it.
+  static void WaitForScript(Program& program, const std::vector<pid_t>& below) {
     // Signal 0 sends nothing.
-    while (kill((*program)->pid(), 0) == 0 && (*program)->Poll(std::chrono::milliseconds(1))) {
+    while (kill(program.pid(), 0) == 0 && program.Poll(std::chrono::milliseconds(1))) {
     }
     for (const pid_t pid : below) EXPECT_FALSE(IsRunning(pid)) << "process " << pid << " outlives run.sh";
-    const ProgramResult result = (*program)->Wait();
+  }
+};
+
+TEST_F(RunSh, HandsSignalsToTheRanks) {
+  for (const auto& [number, exit_code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
+    fs::remove(out_);
+    auto program = StartRunSh();
+    WaitForRecords(*program);
+    const std::vector<pid_t> below = program->Descendants();
+    ASSERT_GE(below.size(), 3u) << "mpirun and two ranks";
+    kill(program->pid(), number);
+    WaitForScript(*program, below);
+    const ProgramResult result = program->Wait();
     EXPECT_EQ(result.exit_code, exit_code) << result.ToString();
     const auto records = ParseRecords(Slurp(out_));
     EXPECT_LT(records.size(), static_cast<size_t>(kDocuments));
     for (const Json& record : records) EXPECT_EQ(record["usage"]["completion_tokens"], 60);
+    EXPECT_THAT(result.err, Not(HasSubstr("-----"))) << "a banner of mpirun's";
+  }
+}
+
+// What has this process's name: /proc/PID/comm.
+std::vector<pid_t> Named(const std::vector<pid_t>& pids, const std::string& name) {
+  std::vector<pid_t> named;
+  for (const pid_t pid : pids) {
+    std::string comm = Slurp("/proc/" + std::to_string(pid) + "/comm");
+    if (comm.ends_with('\n')) comm.pop_back();
+    if (comm == name) named.push_back(pid);
+  }
+  return named;
+}
+
+TEST_F(RunSh, AKilledRankOrMpirunIsALostRank) {
+  for (const char* victim : {"snapkv-prefill", "mpirun"}) {
+    fs::remove(out_);
+    auto program = StartRunSh();
+    WaitForRecords(*program);
+    const std::vector<pid_t> below = program->Descendants();
+    const std::vector<pid_t> victims = Named(below, victim);
+    ASSERT_FALSE(victims.empty()) << victim;
+    kill(victims.back(), SIGKILL);
+    WaitForScript(*program, below);
+    const ProgramResult result = program->Wait();
+    EXPECT_EQ(result.exit_code, 70) << victim << result.ToString();
+    EXPECT_THAT(result.err, HasSubstr("run: error: a rank (or mpirun) was killed by signal KILL"));
+    EXPECT_THAT(result.err, HasSubstr("start again with --resume\n"));
+    EXPECT_THAT(result.err, Not(HasSubstr("-----"))) << "a banner of mpirun's";
+    EXPECT_THAT(result.err, Not(HasSubstr("Killed "))) << "bash's own words";
+    auto resumed = StartRunSh({"--resume"});
+    const ProgramResult rest = resumed->Wait();
+    EXPECT_EQ(rest.exit_code, 0) << rest.ToString();
+    EXPECT_THAT(RecordsById(Slurp(out_)), SizeIs(kDocuments)) << victim;
+  }
+}
+
+TEST_F(RunSh, SignalsWhileItEndsAreNoCrash) {
+  for (const int signals : {2, 3}) {
+    fs::remove(out_);
+    auto program = StartRunSh();
+    WaitForRecords(*program);
+    const std::vector<pid_t> below = program->Descendants();
+    // One rank that hears of nothing.
+    const std::vector<pid_t> ranks = Named(below, "snapkv-prefill");
+    ASSERT_THAT(ranks, SizeIs(2));
+    kill(ranks.back(), SIGSTOP);
+    for (int i = 0; i < signals; ++i) {
+      kill(program->pid(), SIGTERM);
+      const auto start = std::chrono::steady_clock::now();
+      while (std::chrono::steady_clock::now() - start < std::chrono::milliseconds(600))
+        program->Poll(std::chrono::milliseconds(50));
+    }
+    WaitForScript(*program, below);
+    const ProgramResult result = program->Wait();
+    EXPECT_EQ(result.exit_code, 143) << signals << " signals" << result.ToString();
+    EXPECT_LT(result.seconds, 60);
+    ParseRecords(Slurp(out_));  // whole lines
   }
 }
 

@@ -240,6 +240,33 @@ class RunTest(ScriptTest):
         if os.path.exists("/usr/bin/mpirun"):
             self.assertEqual(self.launch("-n", "2", FAKE_EXIT="70").returncode, 70)
 
+    def mpirun_that_dies(self, end, children=True):
+        """mpirun with a rank that lives for a moment, or none; without -q it would have said why it ended."""
+        self.stand_in("mpirun", '[[ " $* " == *" -q "* ]] || echo "mpirun: no slots" >&2\n' +
+                      ("sleep 0.5\n" if children else "") + end)
+
+    def test_a_killed_mpirun_is_a_lost_rank(self):
+        for end, name in (("kill -KILL $$", "KILL"), ("exit 137", "KILL"), ("kill -SEGV $$", "SEGV")):
+            self.mpirun_that_dies(end)
+            result = self.launch("-n", "2", "--output", "out.jsonl")
+            self.assertEqual(result.returncode, 70, result.stderr)
+            self.assertRegex(result.stderr, rf"^run: error: .* killed by signal {name}[,;].*: start again with --resume\n$")
+            for flags in ([], ["--output", "-"], ["--output=/dev/stdout"]):
+                self.assertRegex(self.launch("-n", "2", *flags).stderr, r"start again\n$")
+
+    def test_banners_are_hidden_but_not_those_of_a_failed_launch(self):
+        self.assertIn("-q", self.dry("-n", "2"))
+        for end, code in (("exit 1", 1), ("exit 132", 7)):
+            self.mpirun_that_dies(end, children=False)
+            result = self.launch("-n", "2")
+            self.assertEqual(result.returncode, code, result.stderr)
+            self.assertIn("run: error: mpirun could not start the ranks", result.stderr)
+            self.assertIn("mpirun: no slots\n", result.stderr)
+        for code in (2, 3, 6, 7, 70, 124, 130, 143):
+            self.mpirun_that_dies(f"exit {code}", children=False)
+            result = self.launch("-n", "2")
+            self.assertEqual((result.returncode, result.stderr), (code, ""))
+
     def test_usage_errors(self):
         for arguments, word in ((["-n"], "-n"), (["-n", "0"], "'0'"), (["-n", "two"], "'two'"), (["-n", "-1"], "'-1'"),
                                 (["--build-dir"], "--build-dir")):
