@@ -112,25 +112,21 @@ class Leader {
     RETURN_IF_ERROR(context_.host.BroadcastVector(prompt.tokens, kDecodeRank));
     driver_.OnPrefillStarted(prompt.ticket);
     const absl::Time start = absl::Now();
-    absl::Duration decoding;
+    const absl::Duration stepped = stepping_;
     int64_t layers_done = 0;
     options.after_layer = [&] {
-      if (batch_.size() >= options_.decode_in_prefill_from) {
-        const absl::Time before = absl::Now();
-        Decode();
-        decoding += absl::Now() - before;
-      }
+      if (batch_.size() >= options_.decode_in_prefill_from) Decode();
       driver_.OnProgress(++layers_done, context_.model.config().layers, batch_.size(), batch_.tokens());
     };
     ASSIGN_OR_RETURN(PrefillResult result, Prefill(context_, prompt.tokens, options));
     last_sign_ = absl::Now();
-    DocumentTimes times{.prefill_s = absl::ToDoubleSeconds(absl::Now() - start - decoding)};
+    DocumentTimes times{.prefill_s = absl::ToDoubleSeconds(absl::Now() - start - (stepping_ - stepped))};
     if (!result.refused.ok()) {
       driver_.OnFinished(prompt.ticket, result.refused, times);
       return absl::OkStatus();
     }
     driver_.OnPrefilled(prompt.ticket, result, times.prefill_s);
-    open_[prompt.ticket] = {times, absl::Now()};
+    open_[prompt.ticket] = {times, stepping_};
     batch_.Add(prompt.ticket, result.logits, std::move(result.cache), std::move(prompt.generation));
     Report();
     driver_.OnProgress(0, 0, batch_.size(), batch_.tokens());
@@ -138,7 +134,11 @@ class Leader {
   }
 
   void Decode() {
-    batch_.Step();
+    if (batch_.size() > 0) {
+      const absl::Time start = absl::Now();
+      batch_.Step();
+      stepping_ += absl::Now() - start;
+    }
     Report();
   }
 
@@ -146,7 +146,8 @@ class Leader {
     for (DecodeBatch::Finished& finished : batch_.TakeFinished()) {
       const auto it = open_.find(finished.ticket);
       DocumentTimes times = it->second.times;
-      times.decode_s = absl::ToDoubleSeconds(absl::Now() - it->second.decode_start);
+      times.decode_s = absl::ToDoubleSeconds(stepping_ - it->second.stepped_before);
+      times.batch_decode_s = absl::ToDoubleSeconds(stepping_);
       open_.erase(it);
       driver_.OnFinished(finished.ticket, std::move(finished.generation), times);
     }
@@ -154,13 +155,14 @@ class Leader {
 
   struct Open {
     DocumentTimes times;
-    absl::Time decode_start;
+    absl::Duration stepped_before;
   };
   const RankContext& context_;
   BatchDriver& driver_;
   const BatchOptions& options_;
   DecodeBatch batch_;
   const absl::Duration interval_;
+  absl::Duration stepping_;        // all decoding steps
   absl::Time last_sign_;           // that the other ranks have got
   std::optional<Prompt> waiting_;  // for room
   bool ended_ = false;             // no prompt will come any more
