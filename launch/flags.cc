@@ -403,7 +403,7 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, bool print, Fla
   app.footer(
       "Examples:\n  mpirun -np 4 snapkv-prefill --model smollm2 --input report.txt --capacity 1024\n"
       "  mpirun -np 4 snapkv-prefill --model smollm2 --input docs.jsonl --output out.jsonl --resume\n"
-      "Exit codes: 0 done, 1 some documents failed, 2 usage, 3 input or model unreadable, 6 output not "
+      "Exit codes: 0 done, 1 some documents failed, 2 usage, 3 input or model unreadable, or no document, 6 output not "
       "writable, 7 the job\n"
       "failed, 70 a rank was lost or late, 124 --time-limit, 130 SIGINT, 143 SIGTERM (open documents are "
       "finished first;\n"

@@ -267,6 +267,30 @@ class RunTest(ScriptTest):
             result = self.launch("-n", "2")
             self.assertEqual((result.returncode, result.stderr), (code, ""))
 
+    def test_the_build_says_how_far_it_is(self):
+        """On a copy of run.sh in a tree of its own, whose cmake takes a moment."""
+        with open(os.path.join(ROOT, "launch/run.sh"), encoding="utf-8") as f:
+            script = self.stand_in("tree/launch/run.sh", f.read(), folder=self.folder)
+        program = os.path.join(self.folder, "tree/build/release/launch/snapkv-prefill")
+        self.stand_in("cmake", f'''[[ "$1" == --build ]] || exit 0
+echo "[3/10] Building CXX object"; sleep 3
+[[ -z "${{FAKE_FAIL:-}}" ]] || {{ echo "FAILED: some.cc.o"; exit 1; }}
+mkdir -p {os.path.dirname(program)}; cp {self.program} {program}''')
+
+        def run(**environment):
+            return subprocess.run([script, "--model", "m"], env={**self.environment, "SNAPKV_BUILD_REPORT_S": "1", **environment},
+                                  timeout=60, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+        failed = run(FAKE_FAIL="1")
+        self.assertEqual((failed.returncode, failed.stdout), (1, ""), failed.stderr)
+        self.assertIn("FAILED: some.cc.o\n", failed.stderr)
+        self.assertIn("build/release.log", failed.stderr)
+        built = run()
+        self.assertEqual((built.returncode, built.stdout), (0, "--model\nm\n"), built.stderr)
+        self.assertEqual(built.stderr, "run: building build/release (once; a few minutes); log: build/release.log\n"
+                                       "run: building: step 3/10\nrun: built\n")
+        self.assertEqual(run().stderr, "", "built once")
+
     def test_usage_errors(self):
         for arguments, word in ((["-n"], "-n"), (["-n", "0"], "'0'"), (["-n", "two"], "'two'"), (["-n", "-1"], "'-1'"),
                                 (["--build-dir"], "--build-dir")):
