@@ -300,10 +300,9 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, bool print, Fla
       "Examples:\n  mpirun -np 4 snapkv-prefill --model smollm2 --input report.txt --capacity 1024\n"
       "  mpirun -np 4 snapkv-prefill --model smollm2 --input docs.jsonl --output out.jsonl --resume\n"
       "  mpirun -np 4 snapkv-prefill --model smollm2 --server 127.0.0.1:7411\n"
-      "Exit codes: 0 done, 1 some documents failed, 2 usage, 3 input or model unreadable, 4 server not "
-      "reached, 5 refused by it,\n"
-      "6 output not writable, 7 the job failed, 70 a rank was lost or late, 124 --time-limit, 130 SIGINT, "
-      "143 SIGTERM (open documents are "
+      "Exit codes: 0 done, 1 some documents failed, 2 usage, 3 input or model unreadable, or no document, 4 server not\n"
+      "reached, 5 refused by it, 6 output not writable, 7 the job failed, 70 a rank was lost or late,\n"
+      "124 --time-limit, 130 SIGINT, 143 SIGTERM (open documents are "
       "finished first;\n"
       "after 70, 124, 130 and 143 start again with --resume).");
   AddInputFlags(app, flags);
