@@ -244,6 +244,58 @@ class RunTest(ScriptTest):
         if os.path.exists("/usr/bin/mpirun"):
             self.assertEqual(self.launch("-n", "2", FAKE_EXIT="70").returncode, 70)
 
+    def mpirun_that_dies(self, end, children=True):
+        """mpirun with a rank that lives for a moment, or none; without -q it would have said why it ended."""
+        self.stand_in("mpirun", '[[ " $* " == *" -q "* ]] || echo "mpirun: no slots" >&2\n' +
+                      ("sleep 0.5\n" if children else "") + end)
+
+    def test_a_killed_mpirun_is_a_lost_rank(self):
+        for end, name in (("kill -KILL $$", "KILL"), ("exit 137", "KILL"), ("kill -SEGV $$", "SEGV")):
+            self.mpirun_that_dies(end)
+            result = self.launch("-n", "2", "--output", "out.jsonl")
+            self.assertEqual(result.returncode, 70, result.stderr)
+            self.assertRegex(result.stderr, rf"^run: error: .* killed by signal {name}[,;].*: start again with --resume\n$")
+            for flags in ([], ["--output", "-"], ["--output=/dev/stdout"]):
+                self.assertRegex(self.launch("-n", "2", *flags).stderr, r"start again\n$")
+
+    def test_banners_are_hidden_but_not_those_of_a_failed_launch(self):
+        self.assertIn("-q", self.dry("-n", "2"))
+        for end, code in (("exit 1", 1), ("exit 132", 7)):
+            self.mpirun_that_dies(end, children=False)
+            result = self.launch("-n", "2")
+            self.assertEqual(result.returncode, code, result.stderr)
+            self.assertIn("run: error: mpirun could not start the ranks", result.stderr)
+            self.assertIn("mpirun: no slots\n", result.stderr)
+        for code in (2, 3, 6, 7, 70, 124, 130, 143):
+            self.mpirun_that_dies(f"exit {code}", children=False)
+            result = self.launch("-n", "2")
+            self.assertEqual((result.returncode, result.stderr), (code, ""))
+
+    def test_the_build_says_how_far_it_is(self):
+        """On copies of the scripts in a tree of their own, whose cmake takes a moment."""
+        with open(os.path.join(ROOT, "launch/run.sh"), encoding="utf-8") as f:
+            script = self.stand_in("tree/launch/run.sh", f.read(), folder=self.folder)
+        shutil.copy(os.path.join(ROOT, "launch/lib.sh"), os.path.dirname(script))
+        program = os.path.join(self.folder, "tree/build/release/launch/snapkv-prefill")
+        self.stand_in("cmake", f'''[[ "$1" == --build ]] || exit 0
+echo "[3/10] Building CXX object"; sleep 3
+[[ -z "${{FAKE_FAIL:-}}" ]] || {{ echo "FAILED: some.cc.o"; exit 1; }}
+mkdir -p {os.path.dirname(program)}; cp {self.program} {program}''')
+
+        def run(**environment):
+            return subprocess.run([script, "--model", "m"], env={**self.environment, "SNAPKV_BUILD_REPORT_S": "1", **environment},
+                                  timeout=60, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+        failed = run(FAKE_FAIL="1")
+        self.assertEqual((failed.returncode, failed.stdout), (1, ""), failed.stderr)
+        self.assertIn("FAILED: some.cc.o\n", failed.stderr)
+        self.assertIn("build/release.log", failed.stderr)
+        built = run()
+        self.assertEqual((built.returncode, built.stdout), (0, "--model\nm\n"), built.stderr)
+        self.assertEqual(built.stderr, "run: building build/release (once; a few minutes); log: build/release.log\n"
+                                       "run: building: step 3/10\nrun: built\n")
+        self.assertEqual(run().stderr, "", "built once")
+
     def test_usage_errors(self):
         for arguments, word in ((["-n"], "-n"), (["-n", "0"], "'0'"), (["-n", "two"], "'two'"), (["-n", "-1"], "'-1'"),
                                 (["--build-dir"], "--build-dir")):
