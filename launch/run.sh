@@ -5,17 +5,16 @@ set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly ROOT
+readonly NAME=run
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$ROOT/launch/lib.sh"
 # How long ranks have after a signal to mpirun itself before it kills them. Its own default is one second. mpirun waits
 # about twice this long even when a rank is dead already, so it must stay small.
 readonly SIGKILL_TIMEOUT_S=3
 # For ranks to appear before a signal ends a launch, to end after the second signal, and after mpirun was killed.
 readonly START_GRACE_S=5 KILL_GRACE_S=10 ORPHAN_GRACE_S=5
-readonly BUILD_REPORT_S=${SNAPKV_BUILD_REPORT_S:-15}
 # The program's exit codes that this script gives as well.
 readonly CODE_JOB_FAILED=7 CODE_LOST_RANK=70
-
-say() { printf 'run: %s\n' "$*" >&2; }
-usage_error() { say "error: $*"; exit 2; }
 
 usage() {
   cat <<'EOF'
@@ -103,41 +102,6 @@ mpirun_flags() {
   if [[ -z "${OMPI_MCA_odls_base_sigkill_timeout:-}" ]]; then
     printf '%s\n' --mca odls_base_sigkill_timeout "$SIGKILL_TIMEOUT_S"
   fi
-}
-
-# Says now and then how far the build that writes the log $1 is, until it is killed.
-report_build() {
-  local step last="" silence
-  exec {silence}<> <(:)
-  while ! read -r -t "$BUILD_REPORT_S" -u "$silence" _; do  # no sleep, which would outlive this and hold stderr open
-    step=$(grep -oE '^\[[0-9]+/[0-9]+\]' "$1" | tail -n 1) || true
-    if [[ -n "$step" && "$step" != "$last" ]]; then say "building: step ${step//[][]/}"; fi
-    last=$step
-  done
-}
-
-# Builds build/release, one process at a time. All of its output goes to the log: stdout is the program's.
-build() {
-  command -v cmake >/dev/null || { say "error: cmake is missing: run launch/setup.sh first"; exit 1; }
-  mkdir -p "$ROOT/build"
-  local log=$ROOT/build/release.log reporter status=0
-  exec 9>"$ROOT/build/.lock"
-  flock -n 9 || { say "waiting for another build of build/release; its log: build/release.log"; flock 9; }
-  say "building build/release (once; a few minutes); log: build/release.log"
-  : >"$log"
-  report_build "$log" 9>&- &
-  reporter=$!
-  (cd "$ROOT" && cmake --preset release && cmake --build --preset release --target snapkv-prefill) >"$log" 2>&1 ||
-    status=$?
-  kill "$reporter" 2>/dev/null || true
-  wait "$reporter" 2>/dev/null || true
-  if [[ $status -ne 0 ]]; then
-    grep -E -A 5 'error|FAILED|Error' "$log" | tail -n 40 >&2 || tail -n 40 "$log" >&2
-    say "error: the build failed (above; all of it in build/release.log)"
-    exit 1
-  fi
-  say "built"
-  exec 9>&-
 }
 
 # " with --resume" where the program's flags name an output that a second run can go on with.
@@ -297,7 +261,7 @@ main() {
   fi
   if [[ ! -x "$program" ]]; then
     [[ -z "$build_dir" ]] || usage_error "--build-dir '$build_dir' has no launch/snapkv-prefill: build it first"
-    build
+    build snapkv-prefill
   fi
   if [[ $ranks -gt 1 ]] && ! command -v mpirun >/dev/null; then
     say "error: mpirun is missing: run launch/setup.sh first, or leave out -n"

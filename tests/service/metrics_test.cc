@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <map>
 #include <set>
@@ -20,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "tests/support/run_program.h"
+#include "tests/service/promtool.h"
 
 namespace snapkv::service {
 namespace {
@@ -317,26 +316,17 @@ std::string Fetch(int port) {
 }
 
 void ExpectPromtoolAccepts(const std::string& text) {
-  const char* promtool = std::getenv("SNAPKV_PROMTOOL");
-  if (promtool == nullptr || !absl::EndsWith(promtool, "promtool")) {
-    GTEST_SKIP() << "promtool is not installed: apt-get install prometheus, then run cmake again";
-  }
-  const auto check = [&](const std::string& input) {
-    snapkv::testing::ProgramOptions options;
-    options.argv = {promtool, "check", "metrics"};
-    options.input = input;
-    const auto result = snapkv::testing::RunProgram(std::move(options));
-    EXPECT_TRUE(result.ok()) << result.status();
-    return result.ok() ? *result : snapkv::testing::ProgramResult();
-  };
-  const snapkv::testing::ProgramResult result = check(text);
+  const auto result = Promtool({"check", "metrics"}, text);
   EXPECT_EQ(result.exit_code, 0) << result.ToString() << "\n" << text;
   EXPECT_EQ(result.out + result.err, "");
   // It does find fault where there is some.
-  EXPECT_NE(check(text + "# TYPE snapkv_bad_total gauge\nsnapkv_bad_total 1\n").exit_code, 0);
+  EXPECT_NE(
+      Promtool({"check", "metrics"}, text + "# TYPE snapkv_bad_total gauge\nsnapkv_bad_total 1\n").exit_code,
+      0);
 }
 
 TEST(MetricsTest, PromtoolAcceptsTheText) {
+  if (!HasPromtool()) GTEST_SKIP() << kNoPromtool;
   Metrics metrics("1.2.3");
   MoveAll(metrics);
   ExpectPromtoolAccepts(metrics.Text());
@@ -355,6 +345,7 @@ TEST(MetricsTest, PromtoolAcceptsWhatHttpServes) {
     ASSERT_EQ(served.count(name), 1u) << name << " is not served:\n" << body;
     EXPECT_EQ(served.at(name), value) << name;
   }
+  if (!HasPromtool()) GTEST_SKIP() << kNoPromtool;
   ExpectPromtoolAccepts(body);
 }
 
