@@ -2,10 +2,11 @@
 # shellcheck shell=bash
 # What the launch scripts share. The script that sources it sets ROOT (the repository) and NAME (in front of messages).
 
-readonly BUILD_REPORT_S=${SNAPKV_BUILD_REPORT_S:-15}
-
 say() { printf '%s: %s\n' "$NAME" "$*" >&2; }
 usage_error() { say "error: $*"; exit 2; }
+
+# How often a build says how far it is, in seconds.
+readonly BUILD_REPORT_S=${SNAPKV_BUILD_REPORT_S:-15}
 
 # Says now and then how far the build that writes the log $1 is, until it is killed.
 report_build() {
@@ -18,7 +19,8 @@ report_build() {
   done
 }
 
-# build TARGET...: builds them in build/release, one process at a time. All output goes to the log: stdout is the program's.
+# build TARGET...: builds them in build/release, one process at a time. All output goes to the log: stdout is the
+# program's.
 build() {
   command -v cmake >/dev/null || { say "error: cmake is missing: run launch/setup.sh first"; exit 1; }
   mkdir -p "$ROOT/build"
