@@ -7,18 +7,17 @@
 #include <vector>
 
 #include "kernels/base/log.h"
+#include "runtime/service/event_log.h"
 
 namespace snapkv::launch {
 
 using EventFields = std::vector<std::pair<std::string, std::string>>;
 
-// "message name=value ..."; fields without a value are left out.
+// As service::Event: text or JSON, whatever ids hold; fields without a value are left out.
 inline void Event(LogLevel level, const std::string& message, const EventFields& fields) {
-  std::string line = message;
-  for (const auto& [name, value] : fields) {
-    if (!value.empty()) line += " " + name + "=" + value;
-  }
-  LogLine(level, line);
+  std::vector<service::EventField> event_fields;
+  for (const auto& [name, value] : fields) event_fields.push_back({name, value});
+  service::Event(level, message, event_fields);
 }
 
 }  // namespace snapkv::launch
