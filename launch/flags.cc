@@ -188,6 +188,53 @@ void AddOutputFlags(CLI::App& app, Flags& f) {
       ->group(group);
 }
 
+void AddWorkerFlags(CLI::App& app, Flags& f) {
+  const std::string group = "Server";
+  AddServerFlags(app, f.server);
+  app.get_option("--server")
+      ->envname("")  // else a variable meant for the client would turn every run into a worker
+      ->description("job server HOST:PORT: take documents from it until told to end, instead of --input");
+  app.add_option("--model-name", f.model_name,
+                 "name that jobs know the model by (default: its file's name without .gguf)")
+      ->check(NotEmpty)
+      ->group(group);
+  app.add_option("--lease-ahead", f.lease_ahead,
+                 "documents that are read ahead of the --max-batch that decode")
+      ->check(CLI::Range(int64_t{0}, int64_t{64}))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--hold-results", f.hold_results,
+                 "while so many results wait for the server, no document is begun")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--connect-timeout", f.connect_timeout_s,
+                 "seconds the server may be away at the start, then exit code 4; 0: for ever")
+      ->check(RealRange(0, 1e9))
+      ->capture_default_str()
+      ->group(group);
+}
+
+// What has no meaning beside --server, and the other way round.
+absl::Status CheckWorkerFlags(const CLI::App& app, const Flags& f) {
+  if (!f.worker()) {
+    for (const char* flag : {"--token-file", "--tls", "--tls-ca", "--tls-cert", "--tls-key", "--model-name",
+                             "--lease-ahead", "--hold-results", "--connect-timeout"}) {
+      if (app.count(flag) > 0) return InvalidArgument(flag, " has no meaning without --server");
+    }
+    return app.count("--server") > 0 ? InvalidArgument("--server: give HOST:PORT") : absl::OkStatus();
+  }
+  for (const char* flag :
+       {"--input", "--input-format", "--encoding", "--raw", "--token-ids", "--strict", "--max-line-bytes",
+        "--output", "--format", "--force", "--resume", "--retry-errors", "--ordered", "--return-token-ids",
+        "--dump-selection", "--dump-logits", "--dry-run", "--print-tokens", "--list-models"}) {
+    if (app.count(flag) > 0)
+      return InvalidArgument(
+          flag, " has no meaning with --server: documents come from the server, and results go there");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckOutputFlags(const Flags& f) {
   const bool to_file = !f.output.empty() && f.output != "-";
   if (f.force && f.output.empty()) return InvalidArgument("--force has no meaning without --output");
@@ -207,8 +254,10 @@ absl::Status CheckTogether(Flags& f) {
   if (f.list_models) return absl::OkStatus();
   if (f.model.empty())
     return InvalidArgument("--model is required: a GGUF file, or a name from --list-models");
+  if (f.worker()) return runtime::ValidateCompression(f.compression);
   if (f.token_ids.empty() && f.inputs.empty())
-    return InvalidArgument("--input is required: a file or folder, or - for stdin (or --token-ids)");
+    return InvalidArgument(
+        "--input is required: a file or folder, or - for stdin (or --token-ids, or --server)");
   RETURN_IF_ERROR(CheckOutputFlags(f));
   f.return_token_ids |= !f.token_ids.empty();
   return runtime::ValidateCompression(f.compression);
@@ -250,9 +299,10 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, bool print, Fla
   app.footer(
       "Examples:\n  mpirun -np 4 snapkv-prefill --model smollm2 --input report.txt --capacity 1024\n"
       "  mpirun -np 4 snapkv-prefill --model smollm2 --input docs.jsonl --output out.jsonl --resume\n"
-      "Exit codes: 0 done, 1 some documents failed, 2 usage, 3 input or model unreadable, 6 output not "
-      "writable, 7 the job\n"
-      "failed, 70 a rank was lost or late, 124 --time-limit, 130 SIGINT, 143 SIGTERM (open documents are "
+      "  mpirun -np 4 snapkv-prefill --model smollm2 --server 127.0.0.1:7411\n"
+      "Exit codes: 0 done, 1 some documents failed, 2 usage, 3 input or model unreadable, or no document, 4 server not\n"
+      "reached, 5 refused by it, 6 output not writable, 7 the job failed, 70 a rank was lost or late,\n"
+      "124 --time-limit, 130 SIGINT, 143 SIGTERM (open documents are "
       "finished first;\n"
       "after 70, 124, 130 and 143 start again with --resume).");
   AddInputFlags(app, flags);
@@ -261,6 +311,9 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, bool print, Fla
   AddBatchFlags(app, flags);
   AddModelFlags(app, flags);
   AddOutputFlags(app, flags);
+  AddWorkerFlags(app, flags);
+  AddChoice(app, "Other", "--log-format", flags.log_format, "of what is said on stderr",
+            {{"text", LogFormat::kText}, {"json", LogFormat::kJson}});
   app.add_flag("--dry-run", flags.dry_run, "check everything, print what would be done, load no weights")
       ->group("Other");
   app.add_flag("--print-tokens", flags.print_tokens, "print the prompt's tokens, one a line, and end")
@@ -275,7 +328,8 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, bool print, Fla
     app.parse(argc, argv);
     flags.params.stops = app.get_option("--stop")->results();
     flags.inputs = app.get_option("--input")->results();
-    status = CheckTogether(flags);
+    status = CheckWorkerFlags(app, flags);
+    if (status.ok()) status = CheckTogether(flags);
   } catch (const CLI::CallForHelp&) {
     return print ? ShowText(app.help()) : kExitOk;
   } catch (const CLI::CallForVersion& e) {

@@ -57,7 +57,6 @@ void LimitSpinning(char** argv) {
 
 int Main(int argc, char** argv) {
   LimitSpinning(argv);
-  ReserveStandardStreams();
   SetLogPrefix("snapkv-prefill: ");
   Flags flags;
   const bool first = IsFirstProcess();
@@ -80,6 +79,12 @@ int Main(int argc, char** argv) {
   }
   return *exit_code;
 }
+
+// Before the initializers of shared libraries, not in main(): gRPC's opens an event fd, which would become
+// stdin where that is closed.
+void ReserveStreamsFirst(int, char**, char**) { ReserveStandardStreams(); }
+__attribute__((section(".preinit_array"), used)) void (*reserve_streams_first)(int, char**, char**) =
+    ReserveStreamsFirst;
 
 }  // namespace
 }  // namespace snapkv::launch

@@ -46,7 +46,9 @@ struct DocumentResult {
   std::string policy{};                  // "snapkv" or "full"
   int64_t rows_full = 0, rows_kept = 0;  // as in runtime::PrefillResult
   int64_t bytes_full = 0, bytes_kept = 0;
-  double queue_s = 0, prefill_s = 0, decode_s = 0;
+  double queue_s = 0;    // from read and tokenized to the start of its prefill
+  double prefill_s = 0;  // as in runtime::DocumentTimes
+  double decode_s = 0;
   std::optional<Truncation> truncated{};
 };
 
