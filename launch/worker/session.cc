@@ -126,6 +126,7 @@ void WorkerSession::Drop(int64_t ticket) {
   const std::lock_guard lock(mutex_);
   if (const auto it = deltas_.find(ticket); it != deltas_.end()) {
     it->second->Cancel();
+    ended_deltas_.push_back(std::move(it->second));
     deltas_.erase(it);
   }
   book_.Remove(ticket);
@@ -170,9 +171,11 @@ void WorkerSession::RunLink() {
     const std::string worker = link_.WaitRegistered(absl::ZeroDuration());
     if (worker.empty()) continue;
     bool watch_ended;
+    std::vector<std::shared_ptr<DeltaStream>> ended_deltas;  // go without the lock
     {
       const std::lock_guard lock(mutex_);
       watch_ended = watch_ended_;
+      ended_deltas.swap(ended_deltas_);
     }
     if (watched_ != worker) {
       watch_backoff.Reset();
@@ -322,7 +325,9 @@ void WorkerSession::Fetch(int64_t ticket, const v1::Lease& lease) {
       if (book_.FateOf(ticket) == LeaseBook::Fate::kHeld) {
         if (!taking())
           return fail({absl::UnavailableError("the worker ends"), "WORKER_ENDS"}, /*retry=*/true);
-        book_.End(lease.name(), lease.attempt(), LeaseBook::Fate::kLost);
+        // Lost, or cancelled: the server does not say which, and in the second case waits to hear from us. A
+        // lease that is lost cannot be handed back.
+        return fail({read.status, "LEASE_LOST"}, /*retry=*/true);
       }
       return Drop(ticket);
     case Verdict::kRefused:
@@ -407,6 +412,8 @@ Verdict WorkerSession::Report(Outgoing& outgoing) {
   const Verdict verdict = link_.Judge(status, worker);
   if (verdict == Verdict::kOk) {
     LogHandedIn(outgoing);
+  } else if (verdict == Verdict::kLost && outgoing.fails && outgoing.fail.status().reason() == "CANCELLED") {
+    // Expected of a cancelled lease, and said by Drop.
   } else if (verdict == Verdict::kLost) {
     Event(LogLevel::kWarning, "result refused: the lease is lost", LeaseFields(outgoing.lease));
   } else if (verdict == Verdict::kRefused && !outgoing.fails) {
