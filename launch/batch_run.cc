@@ -18,9 +18,16 @@ namespace {
 constexpr absl::Duration kIdleWait = absl::Milliseconds(100);
 // Errors that one call of Next may turn into records before the engine gets its turn again.
 constexpr int kErrorsPerCall = 64;
-// Messages of failed documents on stderr; all of them are in the records.
+// Messages of failed and of shortened documents on stderr; all of them are in the records.
 constexpr int64_t kMostErrorsShown = 20;
 constexpr size_t kMostRows = 20;  // of the closing table
+
+
+std::vector<ClosingRow> Values(const std::map<int64_t, ClosingRow>& rows) {
+  std::vector<ClosingRow> values;
+  for (const auto& [sequence, row] : rows) values.push_back(row);
+  return values;
+}
 
 }  // namespace
 
@@ -40,15 +47,26 @@ std::string BatchRun::Describe() const {
 }
 
 void BatchRun::LogClosing(const std::vector<int64_t>& peak_bytes) const {
-  if (options_.one_text || flags_.progress == ProgressMode::kNone) return;
+  if (flags_.progress == ProgressMode::kNone) return;
+  const int64_t documents = totals_.done + totals_.failed;
+  if (documents == 0) {
+    if (end_ == End::kNone && totals_.skipped > 0)
+      LOG(Info) << NothingToDoLine(totals_.skipped, options_.failed_before);
+    return;
+  }
+  if (options_.one_text) return;
   BatchTotals totals = totals_;
   totals.seconds = absl::ToDoubleSeconds(absl::Now() - start_);
   LOG(Info) << ClosingLine(totals);
-  if (rows_.size() > kMostRows) return;
-  std::vector<RankPeak> ranks;
-  for (size_t r = 0; r < peak_bytes.size(); ++r) ranks.push_back({static_cast<int>(r), peak_bytes[r]});
   // No log lines: they would have a prefix each.
-  const std::string table = ClosingTable(rows_, ranks);
+  std::string table;
+  if (static_cast<size_t>(documents) <= kMostRows) {
+    std::vector<RankPeak> ranks;
+    for (size_t r = 0; r < peak_bytes.size(); ++r) ranks.push_back({static_cast<int>(r), peak_bytes[r]});
+    table = ClosingTable(Values(rows_), ranks);
+  } else {
+    table = FailedList(Values(failed_), totals_.failed);
+  }
   std::fwrite(table.data(), 1, table.size(), stderr);
 }
 
@@ -71,13 +89,17 @@ void BatchRun::OnSignal(int signal) {
   StopFor(End::kSignal);
   LOG(Warning) << (signal == SIGINT ? "interrupted" : "asked to end") << ": " << open_.size()
                << (open_.size() == 1 ? " open document is" : " open documents are")
-               << " finished first; a second signal ends at once";
+               << " finished first; a second signal ends at once" << ResumeAdvice();
+}
+
+std::string BatchRun::ResumeAdvice() const {
+  return options_.resumable ? "; for the rest start again with --resume" : "";
 }
 
 void BatchRun::CheckStops() {
   if (!writer_.status().ok()) StopFor(End::kOutput);
   if (flags_.time_limit_s > 0 && absl::Now() - start_ >= absl::Seconds(flags_.time_limit_s)) {
-    if (end_ == End::kNone) LOG(Warning) << "--time-limit: no further document is started";
+    if (end_ == End::kNone) LOG(Warning) << "--time-limit: no further document is started" << ResumeAdvice();
     StopFor(End::kTimeLimit);
   }
 }
@@ -136,10 +158,19 @@ runtime::Prompt BatchRun::MakePrompt(PreparedDocument prepared, int64_t sequence
   OpenDocument& open = open_[sequence];
   open.result.prompt_tokens = static_cast<int64_t>(prepared.tokens.size());
   open.result.truncated = prepared.truncated;
+  if (prepared.truncated.has_value()) LogTruncated(prepared.document.id, *prepared.truncated);
   prompt.tokens = std::move(prepared.tokens);
   open.read = prepared.read;
   open.document = std::move(prepared.document);
   return prompt;
+}
+
+
+void BatchRun::LogTruncated(const std::string& id, const Truncation& cut) {
+  if (++cuts_shown_ > kMostErrorsShown) return;
+  LOG(Warning) << id << ": " << cut.tokens_removed << " of " << cut.tokens_full << " prompt tokens ("
+               << cut.bytes_removed << " bytes in the middle) are left out to fit the context";
+  if (cuts_shown_ == kMostErrorsShown) LOG(Warning) << "further shortened documents are not named here";
 }
 
 void BatchRun::OnPrefillStarted(int64_t ticket) {
@@ -151,7 +182,9 @@ void BatchRun::OnPrefillStarted(int64_t ticket) {
 void BatchRun::OnProgress(int64_t layers_done, int64_t layers, int64_t open_documents,
                           int64_t tokens_generated) {
   ProgressState state;
-  state.total = options_.documents;
+  const ItemCount count = options_.count_documents();
+  state.total = count.items;
+  state.total_exact = count.exact;
   state.done = totals_.done;
   state.failed = totals_.failed;
   state.skipped = totals_.skipped;
@@ -192,10 +225,11 @@ void BatchRun::OnFinished(int64_t ticket, absl::StatusOr<runtime::Generation> ge
   SetGeneration(*std::move(generation), times, flags_.compression.policy, r);
   ++totals_.done;
   totals_.generated_tokens += static_cast<int64_t>(r.token_ids.size());
+  totals_.decode_seconds = times.batch_decode_s;
   if (flags_.output_format() == OutputFormat::kText && r.finish_reason == "length" && options_.one_text)
     LOG(Info) << "the text stops at --max-tokens " << document.params.max_tokens;
   writer_.Put(ticket, Render(r));
-  if (rows_.size() <= kMostRows) rows_.push_back(ToClosingRow(r));
+  if (rows_.size() < kMostRows) rows_[ticket] = ToClosingRow(r);
 }
 
 std::string BatchRun::Render(const DocumentResult& result) const {
@@ -209,13 +243,14 @@ void BatchRun::Reject(int64_t sequence, const Document& document, const Document
   ++totals_.failed;
   if (++errors_shown_ <= kMostErrorsShown) {
     LOG(Error) << ErrorLine(document, error);
-    if (errors_shown_ == kMostErrorsShown) LOG(Error) << "further errors are in the records only";
+    if (errors_shown_ == kMostErrorsShown) LOG(Error) << "further errors are not shown here";
   }
   DocumentResult result;
   result.id = document.id;
   result.form = document.form;
   result.error = error;
-  if (rows_.size() <= kMostRows) rows_.push_back(ToClosingRow(result));
+  if (rows_.size() < kMostRows) rows_[sequence] = ToClosingRow(result);
+  if (failed_.size() < kMostRows) failed_[sequence] = ToClosingRow(result);
   writer_.Put(sequence, Render(result));
 }
 
@@ -244,7 +279,8 @@ absl::Status BatchRun::WriteDumps(const runtime::PrefillResult& prefill) const {
 }
 
 int BatchRun::Finish() {
-  const bool nothing = totals_.done == 0 && totals_.failed == 0 && end_ != End::kNone;
+  const bool nothing = totals_.done == 0 && totals_.failed == 0 &&
+                       (end_ != End::kNone || options_.count_documents().items == 0);
   const absl::Status written = writer_.Finish(/*discard_if_empty=*/nothing);
   progress_.Finish();
   if (!written.ok() || end_ == End::kOutput)
@@ -260,6 +296,8 @@ int BatchRun::Finish() {
     case End::kTimeLimit:
       return kExitTimeLimit;
     default:
+      if (const ItemCount count = options_.count_documents(); count.exact && count.items == 0)
+        return Report(NotFound(kEmptyInput), kExitInputUnreadable);
       return totals_.failed + options_.failed_before > 0 ? kExitDocumentsFailed : kExitOk;
   }
 }

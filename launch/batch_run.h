@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +14,8 @@
 #include "launch/document_queue.h"
 #include "launch/document_run.h"
 #include "launch/flags.h"
+#include "launch/input/document_source.h"
+#include "launch/output/closing.h"
 #include "launch/output/progress.h"
 #include "launch/output/record.h"
 #include "launch/result_writer.h"
@@ -28,9 +31,11 @@ struct BatchRunOptions {
   // The only document is one text: no headings, and on stdout it appears as it is made.
   bool one_text = false;
   ProgressOptions progress;
-  int64_t documents = -1;     // if known
+  // How many documents there are; called now and then by the thread that runs the batch.
+  std::function<ItemCount()> count_documents;
   int64_t skipped = 0;        // that --resume found
   int64_t failed_before = 0;  // of these
+  bool resumable = false;     // the output can be gone on with
 };
 
 class BatchRun final : public DocumentRun {
@@ -60,7 +65,8 @@ class BatchRun final : public DocumentRun {
   const BatchTotals& totals() const override { return totals_; }
   // The first prompt's length if it is the only one.
   std::string Describe() const override;
-  // A line and, for a few documents, a table; nothing for one document.
+  // After Finish: a line and, for a few documents, a table with the peak memory of each rank, for many a list
+  // of those that failed; nothing for one text, unless there was nothing to do.
   void LogClosing(const std::vector<int64_t>& peak_bytes) const override;
 
  private:
@@ -82,6 +88,9 @@ class BatchRun final : public DocumentRun {
   }
   void CheckStops();
   void Reject(int64_t sequence, const Document& document, const DocumentError& error);
+  void LogTruncated(const std::string& id, const Truncation& cut);
+  // " for the rest start again with --resume" where that can be done.
+  std::string ResumeAdvice() const;
   absl::Status WriteDumps(const runtime::PrefillResult& result) const;
   runtime::Prompt MakePrompt(PreparedDocument prepared, int64_t sequence);
   std::string Render(const DocumentResult& result) const;
@@ -100,9 +109,11 @@ class BatchRun final : public DocumentRun {
   int signal_ = 0;
   absl::Status failure_;  // of the input or a dump
   int64_t errors_shown_ = 0;
+  int64_t cuts_shown_ = 0;
   int64_t prefilling_ = 0;  // ticket
   BatchTotals totals_;
-  std::vector<ClosingRow> rows_;
+  std::map<int64_t, ClosingRow> rows_;    // by sequence, of a few documents
+  std::map<int64_t, ClosingRow> failed_;  // of the first that failed
 };
 
 }  // namespace snapkv::launch

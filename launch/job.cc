@@ -142,7 +142,9 @@ std::optional<int> PrefillJob::PrepareOnLeader() {
   const bool primed = run->Prime();
   run_ = std::move(run);
   if (primed) return std::nullopt;
-  return run_->Finish();  // nothing to compute: the weights need not be loaded
+  const int exit_code = run_->Finish();  // nothing to compute: the weights need not be loaded
+  run_->LogClosing({});
+  return exit_code;
 }
 
 std::optional<int> PrefillJob::PrepareWorker() {
@@ -207,8 +209,18 @@ std::optional<int> PrefillJob::CheckOutputFiles() const {
                     {.flag = "--dump-selection", .path = flags_.dump_selection, .device_ok = false},
                     {.flag = "--dump-logits", .path = flags_.dump_logits, .device_ok = false}},
                    inputs);
-  if (status.ok()) return std::nullopt;
-  return Report(status, absl::IsInvalidArgument(status) ? kExitUsage : kExitOutputNotWritable);
+  if (!status.ok())
+    return Report(status, absl::IsInvalidArgument(status) ? kExitUsage : kExitOutputNotWritable);
+  if (!source_) return std::nullopt;
+  for (const auto& [flag, path] :
+       {std::pair("--output", flags_.to_stdout() ? "" : flags_.output), std::pair("--stats", flags_.stats)}) {
+    const std::string input = path.empty() ? "" : source_->WouldFind(path);
+    if (input.empty()) continue;
+    return Report(InvalidArgument(flag, " ", path, " would be an input of the next run, by --input ", input,
+                                  ": choose a place outside of it, or another ending"),
+                  kExitUsage);
+  }
+  return std::nullopt;
 }
 
 std::optional<int> PrefillJob::LoadTokenizer() {
@@ -233,7 +245,9 @@ std::optional<int> PrefillJob::OpenOutput(std::shared_ptr<OutputLog>& log) const
   options.force = flags_.force;
   options.params_sha256 = params_sha256_;
   if (flags_.resume) options.lock_wait = kLockWait;
+  options.stop = [] { return PendingSignal() != 0; };
   auto opened = OutputLog::Open(options);
+  if (absl::IsCancelled(opened.status())) return 128 + PendingSignal();
   if (!opened.ok()) {
     const bool usage = absl::IsInvalidArgument(opened.status());
     return Report(Annotate(opened.status(), "--output"), usage ? kExitUsage : kExitOutputNotWritable);
@@ -294,11 +308,12 @@ BatchRunOptions PrefillJob::MakeRunOptions(const OutputLog* log) const {
   options.record.created_unix_s = absl::ToUnixSeconds(absl::Now());
   options.record.token_ids = flags_.return_token_ids;
   options.one_text = one_text();
-  options.documents = source_ ? source_->items_known() : 1;
+  options.count_documents = [source = source_] { return source ? source->CountItems() : ItemCount{1, true}; };
   options.progress.mode = flags_.progress;
   if (log != nullptr) {
     options.skipped = log->kept_ok() + log->kept_errors();
     options.failed_before = log->kept_errors();
+    options.resumable = log->is_file() && flags_.output_format() == OutputFormat::kJsonl;
   }
   return options;
 }

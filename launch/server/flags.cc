@@ -80,6 +80,7 @@ void AddLimits(CLI::App& app, service::ServerOptions& o) {
 
 std::optional<int> ParseServerFlags(int argc, const char* const* argv, ServerFlags& flags) {
   service::ServerOptions& o = flags.options;
+  o.version = SNAPKV_VERSION;
   o.listen = {"127.0.0.1:7411"};
   CLI::App app{
       "Job server: keeps jobs and documents in a durable queue, gives them to workers\n"

@@ -35,7 +35,7 @@ void Serve(service::Server& server, const sigset_t& signals) {
     if (signal != SIGHUP) return;
     const absl::Status status = server.ReloadTokens();
     if (status.ok()) {
-      service::Event(LogLevel::kInfo, "tokens read again");
+      service::Event(LogLevel::kInfo, "tokens read again", {});
     } else {
       service::Event(LogLevel::kError, "the old tokens stay", {{"error", std::string(status.message())}});
     }
@@ -65,7 +65,7 @@ int Main(int argc, char** argv) {
                     {"state", flags.options.state}});
   }
   Serve(**server, signals);
-  service::Event(LogLevel::kInfo, "draining; a second signal ends at once");
+  service::Event(LogLevel::kInfo, "draining; a second signal ends at once", {});
   std::thread second([&] {
     WaitForSignal(signals);
     (*server)->HurryUp();
@@ -75,7 +75,7 @@ int Main(int argc, char** argv) {
   pthread_kill(second.native_handle(), SIGTERM);
   second.join();
   server->reset();
-  service::Event(LogLevel::kInfo, "ended");
+  service::Event(LogLevel::kInfo, "ended", {});
   return kExitOk;
 }
 

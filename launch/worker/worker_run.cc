@@ -158,7 +158,7 @@ int WorkerRun::Finish() {
   if (!fatal_.ok()) {
     const bool outside =
         absl::IsUnauthenticated(fatal_) || absl::IsPermissionDenied(fatal_) || absl::IsUnavailable(fatal_);
-    return Report(fatal_, outside ? kExitUnreachable : kExitRefused);
+    return Report(fatal_, outside ? kExitUnreachable : kExitServerRefused);
   }
   if (left > 0) {
     LOG(Warning) << left << (left == 1 ? " result" : " results")

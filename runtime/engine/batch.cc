@@ -89,12 +89,13 @@ class Leader {
  private:
   struct Open {
     DocumentTimes times;
-    absl::Time decode_start;
+    absl::Duration stepped_before;
   };
 
-  static DocumentTimes TimesOf(const Open& open) {
+  DocumentTimes TimesOf(const Open& open) const {
     DocumentTimes times = open.times;
-    times.decode_s = absl::ToDoubleSeconds(absl::Now() - open.decode_start);
+    times.decode_s = absl::ToDoubleSeconds(stepping_ - open.stepped_before);
+    times.batch_decode_s = absl::ToDoubleSeconds(stepping_);
     return times;
   }
 
@@ -131,13 +132,11 @@ class Leader {
     RETURN_IF_ERROR(context_.host.BroadcastVector(prompt.tokens, kDecodeRank));
     driver_.OnPrefillStarted(prompt.ticket);
     const absl::Time start = absl::Now();
-    absl::Duration decoding;
+    const absl::Duration stepped = stepping_;
     int64_t layers_done = 0;
     options.after_layer = [&] {
       if (batch_.size() >= options_.decode_in_prefill_from) {
-        const absl::Time before = absl::Now();
         Decode();
-        decoding += absl::Now() - before;
       } else {
         DropCancelled();
       }
@@ -145,7 +144,7 @@ class Leader {
     };
     ASSIGN_OR_RETURN(PrefillResult result, Prefill(context_, prompt.tokens, options));
     last_sign_ = absl::Now();
-    DocumentTimes times{.prefill_s = absl::ToDoubleSeconds(absl::Now() - start - decoding)};
+    DocumentTimes times{.prefill_s = absl::ToDoubleSeconds(absl::Now() - start - (stepping_ - stepped))};
     if (absl::IsCancelled(result.refused) || driver_.Cancelled(prompt.ticket)) {
       ReportCancelled(prompt.ticket, times);
       return absl::OkStatus();
@@ -155,7 +154,7 @@ class Leader {
       return absl::OkStatus();
     }
     driver_.OnPrefilled(prompt.ticket, result, times.prefill_s);
-    open_[prompt.ticket] = {times, absl::Now()};
+    open_[prompt.ticket] = {times, stepping_};
     batch_.Add(prompt.ticket, result.logits, std::move(result.cache), std::move(prompt.generation));
     Report();
     driver_.OnProgress(0, 0, batch_.size(), batch_.tokens());
@@ -163,7 +162,11 @@ class Leader {
   }
 
   void Decode() {
-    batch_.Step();
+    if (batch_.size() > 0) {
+      const absl::Time start = absl::Now();
+      batch_.Step();
+      stepping_ += absl::Now() - start;
+    }
     Report();
     DropCancelled();
   }
@@ -200,6 +203,7 @@ class Leader {
   const BatchOptions& options_;
   DecodeBatch batch_;
   const absl::Duration interval_;
+  absl::Duration stepping_;        // all decoding steps
   absl::Time last_sign_;           // that the other ranks have got
   std::optional<Prompt> waiting_;  // for room
   bool ended_ = false;             // no prompt will come any more

@@ -29,7 +29,9 @@ int64_t DecodeCacheBytes(const ModelConfig& config, DType dtype, const Compressi
 // What a prefilled or decoded document took.
 struct DocumentTimes {
   double prefill_s = 0;  // without the decode steps in between
-  double decode_s = 0;   // from the first token to the last, with whatever ran in between
+  double decode_s = 0;   // of the decoding steps it took part in, without the prefills in between
+  // Of all decoding steps of the batch up to now.
+  double batch_decode_s = 0;
 };
 
 // Decode rank: where prompts come from and results go. No call may block for long; only Next may wait, and

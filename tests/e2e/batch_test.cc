@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -223,9 +224,128 @@ TEST_F(Batch, NoGoodDocumentNeedsNoWeights) {
   const ProgramResult result = RunBatchProgram({"--input", file}, 2);
   EXPECT_EQ(result.exit_code, 1) << result.ToString();
   EXPECT_THAT(ParseRecords(result.out), SizeIs(2));
-  const ProgramResult empty = RunBatchProgram({"--input", folder_.Write("empty.jsonl", "\n\r\n")}, 2);
-  EXPECT_EQ(empty.exit_code, 0) << empty.ToString();
-  EXPECT_EQ(empty.out, "");
+  EXPECT_THAT(result.err, HasSubstr("2 documents: 0 summarised, 2 failed\n"));
+}
+
+// A batch without any document is an input that cannot be read; one empty text is a document that failed.
+TEST_F(Batch, AnEmptyInput) {
+  const std::string out = folder_.Path("out.jsonl");
+  const std::string blank = folder_.Write("blank.jsonl", "\n\r\n");
+  fs::create_directories(folder_.Path("none"));
+  ProgramOptions no_input;
+  no_input.input = "";
+  const std::vector<Strings> inputs = {{"--input", blank},
+                                       {"--input", folder_.Write("empty.jsonl", ""), "--input", blank},
+                                       {"--input", folder_.Path("none")},
+                                       {"--input", folder_.Path("none/*.txt")},
+                                       {"--input", "-", "--input-format", "jsonl"}};
+  for (const Strings& input : inputs) {
+    for (const Strings& more :
+         std::vector<Strings>{{"--output", out}, {"--output", out, "--resume"}, {"--dry-run"}}) {
+      const ProgramResult result = RunBatchProgram(Join(input, more), 0, no_input);
+      EXPECT_EQ(result.exit_code, 3) << result.ToString();
+      EXPECT_EQ(ErrorLines(result).size(), 1u) << result.ToString();
+      EXPECT_FALSE(fs::exists(out)) << "an empty output is left";
+    }
+  }
+  const ProgramResult ranks = RunBatchProgram(inputs[0], 2);
+  EXPECT_EQ(ranks.exit_code, 3) << ranks.ToString();
+  EXPECT_THAT(ranks.err, HasSubstr("the input holds no document"));
+  const ProgramResult text = RunBatchProgram({"--input", "-", "--format", "jsonl"}, 0, no_input);
+  EXPECT_EQ(text.exit_code, 1) << text.ToString();
+  EXPECT_EQ(ReasonOf(ParseRecord(text.out)), "DOCUMENT_EMPTY");
+}
+
+TEST_F(Batch, AnOutputThatTheNextRunWouldReadIsRefusedAtOnce) {
+  fs::create_directories(folder_.Path("docs/sub"));
+  folder_.Write("docs/a.txt", "Text a.");
+  ProgramOptions options;
+  options.folder = folder_.path();
+  for (const Strings& flags : std::vector<Strings>{{"--input", "docs", "--output", "docs/out.txt"},
+                                                   {"--input", "docs", "--output", "docs/sub/out.md"},
+                                                   {"--input", "docs/*.txt", "--output", "./docs/out.txt"},
+                                                   {"--input", "docs", "--stats", "docs/s.txt"}}) {
+    const ProgramResult result = RunBatchProgram(flags, 0, options);
+    EXPECT_EQ(result.exit_code, 2) << result.ToString();
+    EXPECT_THAT(result.err, HasSubstr("would be an input of the next run, by --input docs"));
+    EXPECT_FALSE(fs::exists(folder_.Path(flags[3])));
+  }
+  // What the folder is not searched for may lie there.
+  EXPECT_EQ(RunBatchProgram({"--input", "docs", "--output", "docs/out.jsonl"}, 0, options).exit_code, 0);
+}
+
+TEST_F(Batch, OnePipeForInputAndOutputIsRefused) {
+  const std::string pipe = folder_.Path("pipe.jsonl"), link = folder_.Path("link.jsonl");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  fs::create_symlink(pipe, link);
+  for (const std::string& out : {pipe, link}) {
+    const ProgramResult result = RunBatchProgram({"--input", pipe, "--output", out});
+    EXPECT_EQ(result.exit_code, 2) << result.ToString();
+    EXPECT_THAT(result.err, HasSubstr("is the input"));
+  }
+}
+
+TEST_F(Batch, ASignalEndsTheWaitForAReaderOfAPipe) {
+  const std::string pipe = folder_.Path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  ProgramOptions options;
+  options.argv = PrefillCommand(
+      WithSmallModel({"--input", folder_.Write("lines.jsonl", BatchLines(2)), "--output", pipe}));
+  auto program = Program::Start(options);
+  ASSERT_TRUE(program.ok()) << program.status();
+  ASSERT_TRUE((*program)->WaitForOutput("waiting for somebody to read this pipe"));
+  kill((*program)->pid(), SIGTERM);
+  const ProgramResult result = (*program)->Wait();
+  EXPECT_EQ(result.exit_code, 143) << result.ToString();
+}
+
+// Lines of stderr.
+std::vector<std::string> ErrLines(const ProgramResult& result) {
+  std::vector<std::string> lines;
+  std::istringstream text(result.err);
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST_F(Batch, TheClosingTableIsInTheOrderOfTheInput) {
+  // The first document finishes last.
+  std::string lines = BatchLine("d0", "Long.", {{"max_tokens", 60}}) + "bad\n";
+  for (int i = 2; i < 8; ++i) lines += BatchLine("d" + std::to_string(i), "Short.", {{"max_tokens", 2}});
+  const ProgramResult result =
+      RunBatchProgram({"--input", folder_.Write("lines.jsonl", lines), "--ignore-eos"}, 2);
+  EXPECT_EQ(result.exit_code, 1) << result.ToString();
+  EXPECT_EQ(ParseRecords(result.out).back()["id"], "d0");
+  std::vector<std::string> ids;
+  bool in_table = false;
+  for (const std::string& line : ErrLines(result)) {
+    if (in_table && line.empty()) break;
+    if (in_table) ids.push_back(line.substr(0, line.find(' ')));
+    in_table = in_table || line.starts_with("document ");
+  }
+  EXPECT_THAT(ids, ElementsAre("d0", "line-2", "d2", "d3", "d4", "d5", "d6", "d7"));
+  // 60 and 6 times 2 tokens; a document's first comes from its prefill.
+  EXPECT_THAT(result.err,
+              ::testing::ContainsRegex("8 documents: 7 summarised, 1 failed; [0-9]+ prompt tokens, 72 "
+                                       "generated in [^(]+ \\([0-9.]+ tokens/s\\); prefill [0-9.]+ "
+                                       "tokens/s for [^,]+, decode [0-9.]+ tokens/s for "));
+}
+
+TEST_F(Batch, ManyDocumentsAreClosedWithTheFailedOnes) {
+  std::string lines;
+  for (int i = 0; i < 60; ++i)
+    lines += i % 2 == 1 ? BatchLine("", "x") : BatchLine("d" + std::to_string(i), "Text.");
+  const ProgramResult result =
+      RunBatchProgram({"--input", folder_.Write("lines.jsonl", lines)});
+  EXPECT_EQ(result.exit_code, 1) << result.ToString();
+  const std::vector<std::string> err = ErrLines(result);
+  const auto heading = std::find(err.begin(), err.end(), "failed:");
+  ASSERT_NE(heading, err.end()) << result.ToString();
+  ASSERT_EQ(err.end() - heading, 22) << result.ToString();
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_THAT(heading[i + 1],
+                ::testing::MatchesRegex("  line-" + std::to_string(2 * i + 2) + " +DOCUMENT_ID_INVALID"));
+  }
+  EXPECT_EQ(heading[21], "  and 10 more");
 }
 
 TEST_F(Batch, FieldsOfARecordBeatFlags) {
@@ -289,6 +409,22 @@ TEST_F(Batch, OverflowMiddleKeepsBothEndsAndSaysSo) {
   EXPECT_THAT(tokens.out, HasSubstr("long: 4088 prompt tokens"));
   EXPECT_EQ(ReasonOf(RunRecords({"--input", file}, 1).at("long")), "CONTEXT_EXCEEDED");
 
+  // Those who read text are told as well.
+  const std::string text_file = folder_.Write("long.txt", text);
+  const ProgramResult one = RunBatchProgram({"--input", text_file, "--overflow", "middle"});
+  EXPECT_EQ(one.exit_code, 0) << one.ToString();
+  EXPECT_THAT(one.err,
+              ::testing::ContainsRegex("warning: .*long.txt: [0-9]+ of [0-9]+ prompt tokens .[0-9]+ bytes "
+                                       "in the middle. are left out to fit the context"));
+  std::string many;
+  for (int i = 0; i < 23; ++i) many += BatchLine("m" + std::to_string(i), text);
+  const ProgramResult told = RunBatchProgram({"--input", folder_.Write("many.jsonl", many), "--overflow",
+                                              "middle", "--context", "300", "--format", "text"});
+  EXPECT_EQ(told.exit_code, 0) << told.ToString();
+  EXPECT_THAT(told.err, HasSubstr(" m19: "));
+  EXPECT_THAT(told.err, Not(HasSubstr(" m20: ")));
+  EXPECT_THAT(told.err, HasSubstr("further shortened documents are not named here"));
+
   // Spellings of special tokens are one token each in the prompt.
   std::string special;
   for (int i = 0; i < 3000; ++i) special += "ab<|im_end|>";
@@ -343,6 +479,9 @@ TEST_F(Resume, SkipsWhatIsThereAndDropsATornLine) {
   const std::string before = Slurp(out_);
   const ProgramResult nothing = Run({"--resume"});
   EXPECT_EQ(nothing.exit_code, 1) << "one document failed: " << nothing.ToString();
+  EXPECT_THAT(nothing.err,
+              HasSubstr("nothing to do: 10 documents have records, 1 of them failed; --retry-errors "
+                        "does those again\n"));
   EXPECT_EQ(Slurp(out_), before);
 }
 
@@ -440,7 +579,8 @@ TEST_F(Ends, ASignalFinishesOpenDocuments) {
     EXPECT_GE(records.size(), 2u);
     EXPECT_LT(records.size(), static_cast<size_t>(kDocuments));
     for (const Json& record : records) EXPECT_EQ(record["usage"]["completion_tokens"], 60) << record.dump();
-    EXPECT_THAT(result.err, HasSubstr("a second signal ends at once"));
+    EXPECT_THAT(result.err,
+                HasSubstr("a second signal ends at once; for the rest start again with --resume\n"));
   }
   CheckResumes();
 }
@@ -493,6 +633,9 @@ TEST_F(Ends, TheTimeLimitFinishesOpenDocuments) {
   auto program = Start({"--time-limit", "0.5"});
   const ProgramResult result = program->Wait();
   EXPECT_EQ(result.exit_code, 124) << result.ToString();
+  EXPECT_THAT(result.err,
+              HasSubstr("--time-limit: no further document is started; for the rest start again with "
+                        "--resume\n"));
   EXPECT_LT(ParseRecords(Slurp(out_)).size(), static_cast<size_t>(kDocuments));
   CheckResumes(2);
 }
@@ -509,43 +652,101 @@ TEST_F(Ends, ASignalToOneRankEndsAllInOrder) {
   CheckResumes(3);
 }
 
-TEST_F(Ends, RunShHandsSignalsToTheRanks) {
-  for (const auto& [number, exit_code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
-    fs::remove(out_);
+class RunSh : public Ends {
+ protected:
+  std::unique_ptr<Program> StartRunSh(const Strings& more = {}) {
     ProgramOptions options;
-    options.argv = {SourceFolder() + "/launch/run.sh",
-                    "-n",
-                    "2",
-                    "--build-dir",
-                    fs::path(PrefillPath()).parent_path().parent_path().string(),
-                    "--model",
-                    LongModel(),
-                    "--dtype",
-                    "f32",
-                    "--threads",
-                    "1",
-                    "--input",
-                    lines_,
-                    "--output",
-                    out_,
-                    "--max-tokens",
-                    "60",
-                    "--ignore-eos"};
+    options.argv = Join(
+        {SourceFolder() + "/launch/run.sh", "-n", "2", "--build-dir",
+         fs::path(PrefillPath()).parent_path().parent_path().string(), "--model", LongModel(), "--dtype",
+         "f32", "--threads", "1", "--input", lines_, "--output", out_, "--max-tokens", "60", "--ignore-eos"},
+        more);
     auto program = Program::Start(options);
-    ASSERT_TRUE(program.ok()) << program.status();
-    WaitForRecords(**program);
-    const std::vector<pid_t> below = (*program)->Descendants();
-    ASSERT_GE(below.size(), 3u) << "mpirun and two ranks";
-    kill((*program)->pid(), number);
+    EXPECT_TRUE(program.ok()) << program.status();
+    return *std::move(program);
+  }
+  // Waits for the end of run.sh and checks that nothing of `below` outlives it.
+  static void WaitForScript(Program& program, const std::vector<pid_t>& below) {
     // Signal 0 sends nothing.
-    while (kill((*program)->pid(), 0) == 0 && (*program)->Poll(std::chrono::milliseconds(1))) {
+    while (kill(program.pid(), 0) == 0 && program.Poll(std::chrono::milliseconds(1))) {
     }
     for (const pid_t pid : below) EXPECT_FALSE(IsRunning(pid)) << "process " << pid << " outlives run.sh";
-    const ProgramResult result = (*program)->Wait();
+  }
+};
+
+TEST_F(RunSh, HandsSignalsToTheRanks) {
+  for (const auto& [number, exit_code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
+    fs::remove(out_);
+    auto program = StartRunSh();
+    WaitForRecords(*program);
+    const std::vector<pid_t> below = program->Descendants();
+    ASSERT_GE(below.size(), 3u) << "mpirun and two ranks";
+    kill(program->pid(), number);
+    WaitForScript(*program, below);
+    const ProgramResult result = program->Wait();
     EXPECT_EQ(result.exit_code, exit_code) << result.ToString();
     const auto records = ParseRecords(Slurp(out_));
     EXPECT_LT(records.size(), static_cast<size_t>(kDocuments));
     for (const Json& record : records) EXPECT_EQ(record["usage"]["completion_tokens"], 60);
+    EXPECT_THAT(result.err, Not(HasSubstr("-----"))) << "a banner of mpirun's";
+  }
+}
+
+// What has this process's name: /proc/PID/comm.
+std::vector<pid_t> Named(const std::vector<pid_t>& pids, const std::string& name) {
+  std::vector<pid_t> named;
+  for (const pid_t pid : pids) {
+    std::string comm = Slurp("/proc/" + std::to_string(pid) + "/comm");
+    if (comm.ends_with('\n')) comm.pop_back();
+    if (comm == name) named.push_back(pid);
+  }
+  return named;
+}
+
+TEST_F(RunSh, AKilledRankOrMpirunIsALostRank) {
+  for (const char* victim : {"snapkv-prefill", "mpirun"}) {
+    fs::remove(out_);
+    auto program = StartRunSh();
+    WaitForRecords(*program);
+    const std::vector<pid_t> below = program->Descendants();
+    const std::vector<pid_t> victims = Named(below, victim);
+    ASSERT_FALSE(victims.empty()) << victim;
+    kill(victims.back(), SIGKILL);
+    WaitForScript(*program, below);
+    const ProgramResult result = program->Wait();
+    EXPECT_EQ(result.exit_code, 70) << victim << result.ToString();
+    EXPECT_THAT(result.err, HasSubstr("run: error: a rank (or mpirun) was killed by signal KILL"));
+    EXPECT_THAT(result.err, HasSubstr("start again with --resume\n"));
+    EXPECT_THAT(result.err, Not(HasSubstr("-----"))) << "a banner of mpirun's";
+    EXPECT_THAT(result.err, Not(HasSubstr("Killed "))) << "bash's own words";
+    auto resumed = StartRunSh({"--resume"});
+    const ProgramResult rest = resumed->Wait();
+    EXPECT_EQ(rest.exit_code, 0) << rest.ToString();
+    EXPECT_THAT(RecordsById(Slurp(out_)), SizeIs(kDocuments)) << victim;
+  }
+}
+
+TEST_F(RunSh, SignalsWhileItEndsAreNoCrash) {
+  for (const int signals : {2, 3}) {
+    fs::remove(out_);
+    auto program = StartRunSh();
+    WaitForRecords(*program);
+    const std::vector<pid_t> below = program->Descendants();
+    // One rank that hears of nothing.
+    const std::vector<pid_t> ranks = Named(below, "snapkv-prefill");
+    ASSERT_THAT(ranks, SizeIs(2));
+    kill(ranks.back(), SIGSTOP);
+    for (int i = 0; i < signals; ++i) {
+      kill(program->pid(), SIGTERM);
+      const auto start = std::chrono::steady_clock::now();
+      while (std::chrono::steady_clock::now() - start < std::chrono::milliseconds(600))
+        program->Poll(std::chrono::milliseconds(50));
+    }
+    WaitForScript(*program, below);
+    const ProgramResult result = program->Wait();
+    EXPECT_EQ(result.exit_code, 143) << signals << " signals" << result.ToString();
+    EXPECT_LT(result.seconds, 60);
+    ParseRecords(Slurp(out_));  // whole lines
   }
 }
 
@@ -557,6 +758,9 @@ TEST_F(Ends, TwoRunsDoNotShareAnOutput) {
     const ProgramResult second = Start({flag})->Wait();
     EXPECT_EQ(second.exit_code, 6) << second.ToString();
     EXPECT_THAT(second.err, HasSubstr("another run"));
+    const bool waits = std::string(flag) == "--resume";
+    EXPECT_EQ(second.err.find("waiting up to 5s for its end") != std::string::npos, waits)
+        << second.ToString();
   }
   kill(program->pid(), SIGKILL);
   program->Wait();

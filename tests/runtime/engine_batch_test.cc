@@ -88,7 +88,15 @@ class ScriptedDriver : public BatchDriver {
     rows_kept[ticket] = result.rows_kept;
     most_open = std::max<int64_t>(most_open, 1);
   }
-  void OnFinished(int64_t ticket, absl::StatusOr<Generation> generation, const DocumentTimes&) override {
+  void OnFinished(int64_t ticket, absl::StatusOr<Generation> generation,
+                  const DocumentTimes& times) override {
+    EXPECT_GE(times.decode_s, 0) << ticket;
+    EXPECT_LE(times.decode_s, times.batch_decode_s) << ticket << ": a part of all decoding steps";
+    if (generation.ok() && generation->token_ids.size() > 1) {
+      EXPECT_GT(times.decode_s, 0) << ticket;
+      EXPECT_GE(times.batch_decode_s, batch_decode_s_) << "a sum goes up";
+      batch_decode_s_ = times.batch_decode_s;
+    }
     EXPECT_TRUE(results.emplace(ticket, std::move(generation)).second) << ticket << " finished twice";
   }
   bool Abandoned() override { return abandon_after > 0 && results.size() >= abandon_after; }
@@ -109,6 +117,7 @@ class ScriptedDriver : public BatchDriver {
   std::vector<Prompt> prompts_;
   size_t next_ = 0;
   int calls_ = 0;
+  double batch_decode_s_ = 0;
 };
 
 void RunDriver(ScriptedDriver& driver, int ranks, BatchOptions options) {

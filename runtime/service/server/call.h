@@ -27,7 +27,7 @@ grpc::ServerUnaryReactor* Answer(ServiceContext& service, const char* method, Ex
     absl::StatusOr<Response> result = work();
     if (result.ok()) *response = *std::move(result);
     const absl::Status status = result.ok() ? absl::OkStatus() : result.status();
-    service.metrics.RpcFinished(method, status.code(), absl::Now() - start);
+    service.RpcFinished(method, status, absl::Now() - start);
     reactor->Finish(ToGrpc(status, *context));
   });
   return reactor;
@@ -49,7 +49,7 @@ inline absl::Status CheckMessage(const ServiceContext& service, const google::pr
 inline grpc::ServerUnaryReactor* AnswerError(ServiceContext& service, const char* method,
                                              grpc::CallbackServerContext* context,
                                              const absl::Status& status) {
-  service.metrics.RpcFinished(method, status.code(), absl::ZeroDuration());
+  service.RpcFinished(method, status, absl::ZeroDuration());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpc(status, *context));
   return reactor;
@@ -72,7 +72,7 @@ class OutStream : public grpc::ServerWriteReactor<Message>,
 
   OutStream(ServiceContext& service, const char* method, grpc::CallbackServerContext* context)
       : service_(service), method_(method), context_(context), start_(absl::Now()) {
-    service_.metrics.StreamOpened(method_);
+    service_.StreamOpened(method_);
   }
 
   // Queues a message; nothing happens after End or once the client is gone.
@@ -122,7 +122,7 @@ class OutStream : public grpc::ServerWriteReactor<Message>,
   void Close() {  // with the lock
     closed_ = true;
     const absl::Status status = end_.value_or(absl::CancelledError("the client has left"));
-    service_.metrics.RpcFinished(method_, status.code(), absl::Now() - start_);
+    service_.RpcFinished(method_, status, absl::Now() - start_);
     this->Finish(ToGrpc(status, *context_));
   }
   void OnWriteDone(bool ok) override {
@@ -151,7 +151,7 @@ class OutStream : public grpc::ServerWriteReactor<Message>,
     OnGone();
   }
   void OnDone() override {
-    service_.metrics.StreamClosed(method_);
+    service_.StreamClosed(method_);
     self_.reset();
   }
 

@@ -45,6 +45,20 @@ struct ServiceContext {
   LeaseDesk& desk;
   std::string default_model;  // models/{model}, for jobs that name none
   std::atomic<bool> draining{false};
+  std::atomic<int64_t> open_streams{0};
+
+  // `method` as gRPC names it: /snapkv.v1.Jobs/CreateJob.
+  void RpcFinished(const char* method, const absl::Status& status, absl::Duration took) {
+    metrics.RpcFinished(method, static_cast<int>(status.code()), took, ReasonOf(status));
+  }
+  void StreamOpened(const char* method) {
+    ++open_streams;
+    metrics.StreamOpened(method);
+  }
+  void StreamClosed(const char* method) {
+    --open_streams;
+    metrics.StreamClosed(method);
+  }
 
   v1::Limits Limits() const {
     v1::Limits result;

@@ -12,7 +12,7 @@ constexpr int kResultsPerRead = 64;
 }  // namespace
 
 absl::Status CheckStreams(const ServiceContext& service) {
-  if (service.metrics.open_streams() < service.limits.max_streams) return absl::OkStatus();
+  if (service.open_streams < service.limits.max_streams) return absl::OkStatus();
   return WithRetryDelay(
       ServiceError(Reason::kQuotaExceeded, service.limits.max_streams,
                    " streams are open already (--max-streams); try again later, or ask with GetJob"),
@@ -36,7 +36,7 @@ grpc::ServerWriteReactor<v1::JobEvent>* WatchJobStream::Begin(ServiceContext& se
 
 WatchJobStream::WatchJobStream(ServiceContext& service, grpc::CallbackServerContext* context,
                                const v1::WatchJobRequest& request)
-    : OutStream(service, "WatchJob", context), version_(request.after_version()) {}
+    : OutStream(service, "/snapkv.v1.Jobs/WatchJob", context), version_(request.after_version()) {}
 
 bool WatchJobStream::OnJob(const v1::Job& job, const std::vector<v1::DocumentProgress>& documents) {
   if (!idle()) return gone();  // a slow client gets fewer events, not more memory
@@ -75,7 +75,7 @@ grpc::ServerWriteReactor<v1::Result>* ResultStream::Begin(ServiceContext& servic
 
 ResultStream::ResultStream(ServiceContext& service, grpc::CallbackServerContext* context, std::string tenant,
                            const v1::StreamResultsRequest& request)
-    : OutStream(service, "StreamResults", context),
+    : OutStream(service, "/snapkv.v1.Jobs/StreamResults", context),
       tenant_(std::move(tenant)),
       request_(request),
       sent_(request.after_sequence()) {}

@@ -43,7 +43,7 @@ class RefusedUpload final : public grpc::ServerReadReactor<v1::UploadDocumentReq
 
 grpc::ServerUnaryReactor* JobsService::CreateJob(grpc::CallbackServerContext* context,
                                                  const v1::CreateJobRequest* request, v1::Job* response) {
-  return Answer(service_, "CreateJob", service_.writers, context, response,
+  return Answer(service_, "/snapkv.v1.Jobs/CreateJob", service_.writers, context, response,
                 [this, context, request]() -> absl::StatusOr<v1::Job> {
                   ASSIGN_OR_RETURN(const std::string tenant, service_.tenants.Authenticate(*context));
                   RETURN_IF_ERROR(service_.CheckNotDraining());
@@ -60,6 +60,7 @@ absl::StatusOr<v1::Job> JobsService::Create(const std::string& tenant, v1::Creat
   RETURN_IF_ERROR(service_.registry.CheckModel(job.model()));
   ASSIGN_OR_RETURN(v1::Job created, service_.store.CreateJob(tenant, request));
   if (!request.validate_only()) {
+    service_.metrics.JobCreated();
     Event(LogLevel::kInfo, "job created",
           {{"job", created.name()},
            {"tenant", tenant},
@@ -74,7 +75,7 @@ grpc::ServerReadReactor<v1::UploadDocumentRequest>* JobsService::UploadDocument(
     grpc::CallbackServerContext* context, v1::UploadStatus* response) {
   const auto tenant = service_.tenants.Authenticate(*context);
   if (!tenant.ok()) {
-    service_.metrics.RpcFinished("UploadDocument", tenant.status().code(), absl::ZeroDuration());
+    service_.RpcFinished("/snapkv.v1.Jobs/UploadDocument", tenant.status(), absl::ZeroDuration());
     return new RefusedUpload(context, tenant.status());
   }
   return new UploadCall(service_, context, *tenant, response);
@@ -83,7 +84,7 @@ grpc::ServerReadReactor<v1::UploadDocumentRequest>* JobsService::UploadDocument(
 grpc::ServerUnaryReactor* JobsService::GetUploadStatus(grpc::CallbackServerContext* context,
                                                        const v1::GetUploadStatusRequest* request,
                                                        v1::UploadStatus* response) {
-  return Answer(service_, "GetUploadStatus", service_.readers, context, response,
+  return Answer(service_, "/snapkv.v1.Jobs/GetUploadStatus", service_.readers, context, response,
                 [this, context, request]() -> absl::StatusOr<v1::UploadStatus> {
                   ASSIGN_OR_RETURN(const std::string tenant, service_.tenants.Authenticate(*context));
                   return service_.store.GetUpload(tenant, request->job(), request->document_id());
@@ -93,7 +94,7 @@ grpc::ServerUnaryReactor* JobsService::GetUploadStatus(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* JobsService::SealJob(grpc::CallbackServerContext* context,
                                                const v1::SealJobRequest* request, v1::Job* response) {
   return Answer(
-      service_, "SealJob", service_.writers, context, response,
+      service_, "/snapkv.v1.Jobs/SealJob", service_.writers, context, response,
       [this, context, request]() -> absl::StatusOr<v1::Job> {
         ASSIGN_OR_RETURN(const std::string tenant, service_.tenants.Authenticate(*context));
         RETURN_IF_ERROR(service_.CheckNotDraining());
@@ -105,7 +106,7 @@ grpc::ServerUnaryReactor* JobsService::SealJob(grpc::CallbackServerContext* cont
 
 grpc::ServerUnaryReactor* JobsService::GetJob(grpc::CallbackServerContext* context,
                                               const v1::GetJobRequest* request, v1::Job* response) {
-  return Answer(service_, "GetJob", service_.readers, context, response,
+  return Answer(service_, "/snapkv.v1.Jobs/GetJob", service_.readers, context, response,
                 [this, context, request]() -> absl::StatusOr<v1::Job> {
                   ASSIGN_OR_RETURN(const std::string tenant, service_.tenants.Authenticate(*context));
                   return service_.store.GetJob(tenant, request->name());
@@ -115,7 +116,7 @@ grpc::ServerUnaryReactor* JobsService::GetJob(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* JobsService::ListJobs(grpc::CallbackServerContext* context,
                                                 const v1::ListJobsRequest* request,
                                                 v1::ListJobsResponse* response) {
-  return Answer(service_, "ListJobs", service_.readers, context, response,
+  return Answer(service_, "/snapkv.v1.Jobs/ListJobs", service_.readers, context, response,
                 [this, context, request]() -> absl::StatusOr<v1::ListJobsResponse> {
                   ASSIGN_OR_RETURN(const std::string tenant, service_.tenants.Authenticate(*context));
                   RETURN_IF_ERROR(ValidateListJobs(*request));
@@ -128,7 +129,7 @@ grpc::ServerUnaryReactor* JobsService::ListJobs(grpc::CallbackServerContext* con
 grpc::ServerUnaryReactor* JobsService::DeleteJob(grpc::CallbackServerContext* context,
                                                  const v1::DeleteJobRequest* request,
                                                  google::protobuf::Empty* response) {
-  return Answer(service_, "DeleteJob", service_.writers, context, response,
+  return Answer(service_, "/snapkv.v1.Jobs/DeleteJob", service_.writers, context, response,
                 [this, context, request]() -> absl::StatusOr<google::protobuf::Empty> {
                   ASSIGN_OR_RETURN(const std::string tenant, service_.tenants.Authenticate(*context));
                   RETURN_IF_ERROR(service_.store.DeleteJob(tenant, request->name()));
@@ -139,7 +140,7 @@ grpc::ServerUnaryReactor* JobsService::DeleteJob(grpc::CallbackServerContext* co
 
 grpc::ServerUnaryReactor* JobsService::CancelJob(grpc::CallbackServerContext* context,
                                                  const v1::CancelJobRequest* request, v1::Job* response) {
-  return Answer(service_, "CancelJob", service_.writers, context, response,
+  return Answer(service_, "/snapkv.v1.Jobs/CancelJob", service_.writers, context, response,
                 [this, context, request]() -> absl::StatusOr<v1::Job> {
                   ASSIGN_OR_RETURN(const std::string tenant, service_.tenants.Authenticate(*context));
                   RETURN_IF_ERROR(ValidateCancelJob(*request));
@@ -155,7 +156,7 @@ grpc::ServerWriteReactor<v1::JobEvent>* JobsService::WatchJob(grpc::CallbackServ
   const auto tenant = service_.tenants.Authenticate(*context);
   absl::Status status = tenant.status();
   if (status.ok()) status = CheckStreams(service_);
-  if (!status.ok()) return Refuse<v1::JobEvent>(service_, "WatchJob", context, status);
+  if (!status.ok()) return Refuse<v1::JobEvent>(service_, "/snapkv.v1.Jobs/WatchJob", context, status);
   return WatchJobStream::Begin(service_, context, *tenant, *request);
 }
 
@@ -167,7 +168,7 @@ grpc::ServerWriteReactor<v1::Result>* JobsService::StreamResults(grpc::CallbackS
   if (status.ok() && request->after_sequence() < 0)
     status = ServiceError(Reason::kParameterInvalid, "after_sequence is ", request->after_sequence(),
                           ", expected 0 or more");
-  if (!status.ok()) return Refuse<v1::Result>(service_, "StreamResults", context, status);
+  if (!status.ok()) return Refuse<v1::Result>(service_, "/snapkv.v1.Jobs/StreamResults", context, status);
   return ResultStream::Begin(service_, context, *tenant, *request);
 }
 

@@ -16,7 +16,7 @@
 namespace snapkv::service {
 namespace {
 
-constexpr char kMethod[] = "AcquireLease";
+constexpr char kMethod[] = "/snapkv.v1.Workers/AcquireLease";
 constexpr absl::Duration kLongestWait = absl::Seconds(30);
 
 }  // namespace
@@ -92,7 +92,7 @@ absl::Status LeaseDesk::Take(Waiter& waiter) {
 }
 
 void LeaseDesk::Answer(const Waiter& waiter, const absl::Status& status) {
-  service_.metrics.RpcFinished(kMethod, status.code(), absl::Now() - waiter.start);
+  service_.RpcFinished(kMethod, status, absl::Now() - waiter.start);
   waiter.reactor->Finish(ToGrpc(status, *waiter.context));
 }
 

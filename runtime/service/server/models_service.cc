@@ -13,7 +13,7 @@ namespace snapkv::service {
 grpc::ServerUnaryReactor* ModelsService::ListModels(grpc::CallbackServerContext* context,
                                                     const v1::ListModelsRequest* request,
                                                     v1::ListModelsResponse* response) {
-  return Answer(service_, "ListModels", service_.readers, context, response,
+  return Answer(service_, "/snapkv.v1.Models/ListModels", service_.readers, context, response,
                 [this, context, request]() -> absl::StatusOr<v1::ListModelsResponse> {
                   RETURN_IF_ERROR(service_.tenants.Authenticate(*context).status());
                   return List(*request);
@@ -46,7 +46,7 @@ absl::StatusOr<v1::ListModelsResponse> ModelsService::List(const v1::ListModelsR
 
 grpc::ServerUnaryReactor* ModelsService::GetModel(grpc::CallbackServerContext* context,
                                                   const v1::GetModelRequest* request, v1::Model* response) {
-  return Answer(service_, "GetModel", service_.readers, context, response,
+  return Answer(service_, "/snapkv.v1.Models/GetModel", service_.readers, context, response,
                 [this, context, request]() -> absl::StatusOr<v1::Model> {
                   RETURN_IF_ERROR(service_.tenants.Authenticate(*context).status());
                   ASSIGN_OR_RETURN(v1::Model model, service_.registry.GetModel(request->name()));

@@ -140,7 +140,9 @@ class GrpcServer final : public Server {
                                   "no address of this machine, or a certificate that does not fit its key)");
     }
     SetHealth(true);
-    if (!options_.metrics_address.empty()) RETURN_IF_ERROR(metrics_.Expose(options_.metrics_address));
+    if (!options_.metrics_address.empty()) {
+      RETURN_IF_ERROR(Annotate(metrics_.Expose(options_.metrics_address).status(), "--metrics-port"));
+    }
     clock_ = std::thread([this] { RunClock(); });
     return absl::OkStatus();
   }
@@ -245,12 +247,14 @@ class GrpcServer final : public Server {
       Event(LogLevel::kWarning, "leases expired", {{"leases", *expired}});
     }
     if (const auto stats = store_->Stats(); stats.ok()) metrics_.SetQueue(*stats);
+    if (const absl::Status disk = metrics_.UpdateDisk(options_.state); !disk.ok())
+      Event(LogLevel::kWarning, "disk", {{"error", std::string(disk.message())}});
     metrics_.SetWorkers(registry_.size());
     sweeping_ = false;
   }
 
   const ServerOptions options_;
-  Metrics metrics_;
+  Metrics metrics_{options_.version};
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<Tenants> tenants_;
   WorkerRegistry registry_;

@@ -11,6 +11,7 @@
 namespace snapkv::service {
 
 struct ServerOptions {
+  std::string version;              // of the program
   std::string state;                // folder
   std::vector<std::string> listen;  // HOST:PORT; port 0 takes a free one
   std::string token_file;           // see Tenants; "": no tokens

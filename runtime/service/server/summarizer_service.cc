@@ -23,7 +23,7 @@ constexpr size_t kMostDeltas = 10'000;
 class SummarizeStream final : public OutStream<v1::Delta>, public DeltaSink {
  public:
   SummarizeStream(ServiceContext& service, grpc::CallbackServerContext* context)
-      : OutStream(service, "Summarize", context) {}
+      : OutStream(service, "/snapkv.v1.Summarizer/Summarize", context) {}
 
   void Put(const v1::Delta& delta) override {
     if (delta.has_progress() && !idle()) return;  // the next one is as good

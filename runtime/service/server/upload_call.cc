@@ -9,14 +9,14 @@
 namespace snapkv::service {
 namespace {
 
-constexpr char kMethod[] = "UploadDocument";
+constexpr char kMethod[] = "/snapkv.v1.Jobs/UploadDocument";
 
 }  // namespace
 
 UploadCall::UploadCall(ServiceContext& service, grpc::CallbackServerContext* context, std::string tenant,
                        v1::UploadStatus* response)
     : service_(service), context_(context), tenant_(std::move(tenant)), response_(response) {
-  service_.metrics.StreamOpened(kMethod);
+  service_.StreamOpened(kMethod);
   StartRead(&message_);
 }
 
@@ -61,12 +61,12 @@ absl::Status UploadCall::TakeHeader() {
 }
 
 void UploadCall::End(const absl::Status& status) {
-  service_.metrics.RpcFinished(kMethod, status.code(), absl::Now() - start_);
+  service_.RpcFinished(kMethod, status, absl::Now() - start_);
   Finish(ToGrpc(status, *context_));
 }
 
 void UploadCall::OnDone() {
-  service_.metrics.StreamClosed(kMethod);
+  service_.StreamClosed(kMethod);
   delete this;
 }
 

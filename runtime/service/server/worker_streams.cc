@@ -17,7 +17,9 @@ constexpr size_t kMostEvents = 1'000;  // that a worker leaves unread
 
 DocumentStream::DocumentStream(ServiceContext& service, grpc::CallbackServerContext* context,
                                const v1::ReadDocumentRequest& request)
-    : OutStream(service, "ReadDocument", context), request_(request), offset_(request.offset()) {}
+    : OutStream(service, "/snapkv.v1.Workers/ReadDocument", context),
+      request_(request),
+      offset_(request.offset()) {}
 
 void DocumentStream::Begin() {
   const auto self = std::static_pointer_cast<DocumentStream>(shared_from_this());
@@ -38,7 +40,7 @@ void DocumentStream::Read() {
 }
 
 LeaseStream::LeaseStream(ServiceContext& service, grpc::CallbackServerContext* context)
-    : OutStream(service, "WatchLeases", context) {}
+    : OutStream(service, "/snapkv.v1.Workers/WatchLeases", context) {}
 
 void LeaseStream::Put(const v1::LeaseEvent& event) {
   const std::lock_guard lock(mutex_);
@@ -57,7 +59,7 @@ void LeaseStream::OnTick(absl::Time now) {
 DeltaCall::DeltaCall(ServiceContext& service, grpc::CallbackServerContext* context,
                      const absl::Status& status)
     : service_(service), context_(context) {
-  service_.metrics.StreamOpened("StreamDeltas");
+  service_.StreamOpened("/snapkv.v1.Workers/StreamDeltas");
   if (status.ok()) {
     StartRead(&message_);
   } else {
@@ -73,12 +75,12 @@ void DeltaCall::OnReadDone(bool ok) {
 }
 
 void DeltaCall::OnDone() {
-  service_.metrics.StreamClosed("StreamDeltas");
+  service_.StreamClosed("/snapkv.v1.Workers/StreamDeltas");
   delete this;
 }
 
 void DeltaCall::End(const absl::Status& status) {
-  service_.metrics.RpcFinished("StreamDeltas", status.code(), absl::Now() - start_);
+  service_.RpcFinished("/snapkv.v1.Workers/StreamDeltas", status, absl::Now() - start_);
   Finish(ToGrpc(status, *context_));
 }
 

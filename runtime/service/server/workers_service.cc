@@ -31,7 +31,7 @@ v1::LeaseEvent GoneEvent(const v1::LeaseRenewal& renewal, v1::LeaseEvent::Kind k
 grpc::ServerUnaryReactor* WorkersService::RegisterWorker(grpc::CallbackServerContext* context,
                                                          const v1::RegisterWorkerRequest* request,
                                                          v1::Worker* response) {
-  return Answer(service_, "RegisterWorker", service_.writers, context, response,
+  return Answer(service_, "/snapkv.v1.Workers/RegisterWorker", service_.writers, context, response,
                 [this, context, request]() -> absl::StatusOr<v1::Worker> {
                   RETURN_IF_ERROR(service_.tenants.AuthenticateWorker(*context));
                   RETURN_IF_ERROR(service_.CheckNotDraining());
@@ -54,9 +54,9 @@ grpc::ServerUnaryReactor* WorkersService::AcquireLease(grpc::CallbackServerConte
                                                        v1::AcquireLeaseResponse* response) {
   absl::Status status = service_.tenants.AuthenticateWorker(*context);
   if (status.ok()) status = ValidateAcquireLease(*request);
-  if (!status.ok()) return AnswerError(service_, "AcquireLease", context, status);
+  if (!status.ok()) return AnswerError(service_, "/snapkv.v1.Workers/AcquireLease", context, status);
   const auto worker = service_.registry.Seen(request->worker(), absl::Now());
-  if (!worker.ok()) return AnswerError(service_, "AcquireLease", context, worker.status());
+  if (!worker.ok()) return AnswerError(service_, "/snapkv.v1.Workers/AcquireLease", context, worker.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   service_.writers.Post([this, worker = *worker, context, request, response, reactor] {
     service_.desk.Acquire(worker, *request, context, response, reactor);
@@ -78,7 +78,7 @@ grpc::ServerWriteReactor<v1::Chunk>* WorkersService::ReadDocument(grpc::Callback
 grpc::ServerUnaryReactor* WorkersService::RenewLease(grpc::CallbackServerContext* context,
                                                      const v1::RenewLeaseRequest* request,
                                                      v1::RenewLeaseResponse* response) {
-  return Answer(service_, "RenewLease", service_.writers, context, response,
+  return Answer(service_, "/snapkv.v1.Workers/RenewLease", service_.writers, context, response,
                 [this, context, request]() -> absl::StatusOr<v1::RenewLeaseResponse> {
                   RETURN_IF_ERROR(service_.tenants.AuthenticateWorker(*context));
                   RETURN_IF_ERROR(service_.registry.Seen(request->worker(), absl::Now()).status());
@@ -139,7 +139,7 @@ grpc::ServerWriteReactor<v1::LeaseEvent>* WorkersService::WatchLeases(grpc::Call
 grpc::ServerUnaryReactor* WorkersService::CompleteDocument(grpc::CallbackServerContext* context,
                                                            const v1::CompleteDocumentRequest* request,
                                                            google::protobuf::Empty* response) {
-  return Answer(service_, "CompleteDocument", service_.writers, context, response,
+  return Answer(service_, "/snapkv.v1.Workers/CompleteDocument", service_.writers, context, response,
                 [this, context, request]() -> absl::StatusOr<google::protobuf::Empty> {
                   RETURN_IF_ERROR(service_.tenants.AuthenticateWorker(*context));
                   RETURN_IF_ERROR(Complete(*request));
@@ -174,7 +174,7 @@ absl::Status WorkersService::Complete(const v1::CompleteDocumentRequest& request
 grpc::ServerUnaryReactor* WorkersService::FailDocument(grpc::CallbackServerContext* context,
                                                        const v1::FailDocumentRequest* request,
                                                        google::protobuf::Empty* response) {
-  return Answer(service_, "FailDocument", service_.writers, context, response,
+  return Answer(service_, "/snapkv.v1.Workers/FailDocument", service_.writers, context, response,
                 [this, context, request]() -> absl::StatusOr<google::protobuf::Empty> {
                   RETURN_IF_ERROR(service_.tenants.AuthenticateWorker(*context));
                   RETURN_IF_ERROR(Fail(*request));
