@@ -3,6 +3,7 @@
 #include "launch/worker/session.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -13,6 +14,8 @@
 
 namespace snapkv::launch {
 namespace {
+
+using service::Event;
 
 constexpr absl::Duration kCallTime = absl::Seconds(20);
 // How soon a thread sees that there is something else to do.
@@ -29,6 +32,12 @@ double QueueSeconds(const v1::Lease& lease, absl::Duration lease_duration) {
   const int64_t ms = TimeUtil::TimestampToMilliseconds(lease.deadline()) -
                      TimeUtil::TimestampToMilliseconds(lease.queue_time());
   return std::max(0.0, static_cast<double>(ms) / 1e3 - absl::ToDoubleSeconds(lease_duration));
+}
+
+void LogRefused(const char* event, const v1::Lease& lease, const absl::Status& status) {
+  std::vector<service::EventField> fields = LeaseFields(lease);
+  fields.push_back({"error", std::string(status.message())});
+  Event(LogLevel::kError, event, fields);
 }
 
 }  // namespace
@@ -418,34 +427,33 @@ Verdict WorkerSession::Report(Outgoing& outgoing) {
     Event(LogLevel::kWarning, "result refused: the lease is lost", LeaseFields(outgoing.lease));
   } else if (verdict == Verdict::kRefused && !outgoing.fails) {
     // The document must not wait for the end of its lease, only to be done again.
-    Event(LogLevel::kError, absl::StrCat("result refused: ", status.message()), LeaseFields(outgoing.lease));
+    LogRefused("result refused", outgoing.lease, status);
     Outgoing failure = MakeFailure(
         outgoing.ticket,
         ToStatus({Internal("the server refused the result: ", status.message()), "INTERNAL"}), false);
     outgoing = std::move(failure);
     return Verdict::kRetry;
   } else if (verdict == Verdict::kRefused) {
-    Event(LogLevel::kError, absl::StrCat("failure refused: ", status.message()), LeaseFields(outgoing.lease));
+    LogRefused("failure refused", outgoing.lease, status);
   }
   return verdict;
 }
 
 void WorkerSession::LogHandedIn(const Outgoing& outgoing) const {
-  EventFields fields = LeaseFields(outgoing.lease);
+  std::vector<service::EventField> fields = LeaseFields(outgoing.lease);
   if (!outgoing.fails) {
     const v1::Result& result = outgoing.complete.result();
-    fields.insert(fields.end(),
-                  {{"prompt_tokens", absl::StrCat(result.usage().prompt_tokens())},
-                   {"completion_tokens", absl::StrCat(result.usage().completion_tokens())},
-                   {"prefill_ms", absl::StrCat(static_cast<int64_t>(result.timings().prefill_ms()))},
-                   {"decode_ms", absl::StrCat(static_cast<int64_t>(result.timings().decode_ms()))}});
+    fields.insert(fields.end(), {{"prompt_tokens", result.usage().prompt_tokens()},
+                                 {"completion_tokens", result.usage().completion_tokens()},
+                                 {"prefill_ms", std::round(result.timings().prefill_ms())},
+                                 {"decode_ms", std::round(result.timings().decode_ms())}});
     return Event(LogLevel::kInfo, "document done", fields);
   }
   const v1::Status& status = outgoing.fail.status();
   if (status.reason() == "CANCELLED") return;  // Drop has said so
-  fields.emplace_back("reason", status.reason());
+  fields.push_back({"reason", status.reason()});
   if (outgoing.fail.retry()) return Event(LogLevel::kInfo, "lease handed back", fields);
-  fields.emplace_back("error", status.message());
+  fields.push_back({"error", status.message()});
   Event(LogLevel::kWarning, "document failed", fields);
 }
 
