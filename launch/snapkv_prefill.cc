@@ -17,6 +17,7 @@
 #include "launch/model_store.h"
 #include "launch/output/output_files.h"
 #include "launch/signals.h"
+#include "runtime/service/event_log.h"
 
 namespace snapkv::launch {
 namespace {
@@ -61,6 +62,7 @@ int Main(int argc, char** argv) {
   Flags flags;
   const bool first = IsFirstProcess();
   if (const auto exit_code = ParseFlags(argc, argv, first, flags)) return *exit_code;
+  if (flags.log_format == LogFormat::kJson) service::SetEventFormat(service::EventFormat::kJson);
   if (flags.list_models) return first ? PrintModels() : kExitOk;
 
   CatchSignals();
@@ -83,8 +85,8 @@ int Main(int argc, char** argv) {
 // Before the initializers of shared libraries, not in main(): gRPC's opens an event fd, which would become
 // stdin where that is closed.
 void ReserveStreamsFirst(int, char**, char**) { ReserveStandardStreams(); }
-__attribute__((section(".preinit_array"), used)) void (*reserve_streams_first)(int, char**, char**) =
-    ReserveStreamsFirst;
+__attribute__((section(".preinit_array"), used)) void (*reserve_streams_first)(int, char**,
+                                                                               char**) = ReserveStreamsFirst;
 
 }  // namespace
 }  // namespace snapkv::launch
