@@ -58,6 +58,7 @@ void BatchRun::LogClosing(const std::vector<int64_t>& peak_bytes) const {
   BatchTotals totals = totals_;
   totals.seconds = absl::ToDoubleSeconds(absl::Now() - start_);
   LOG(Info) << ClosingLine(totals);
+  if (flags_.log_format == LogFormat::kJson) return;
   // No log lines: they would have a prefix each.
   std::string table;
   if (static_cast<size_t>(documents) <= kMostRows) {

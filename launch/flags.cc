@@ -254,6 +254,11 @@ absl::Status CheckTogether(Flags& f) {
   if (f.list_models) return absl::OkStatus();
   if (f.model.empty())
     return InvalidArgument("--model is required: a GGUF file, or a name from --list-models");
+  if (f.log_format == LogFormat::kJson) {
+    if (f.progress == ProgressMode::kBar)
+      return InvalidArgument("--progress bar is for people, --log-format json for programs: choose one");
+    if (f.progress == ProgressMode::kAuto) f.progress = ProgressMode::kLines;
+  }
   if (f.worker()) return runtime::ValidateCompression(f.compression);
   if (f.token_ids.empty() && f.inputs.empty())
     return InvalidArgument(
@@ -300,7 +305,8 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, bool print, Fla
       "Examples:\n  mpirun -np 4 snapkv-prefill --model smollm2 --input report.txt --capacity 1024\n"
       "  mpirun -np 4 snapkv-prefill --model smollm2 --input docs.jsonl --output out.jsonl --resume\n"
       "  mpirun -np 4 snapkv-prefill --model smollm2 --server 127.0.0.1:7411\n"
-      "Exit codes: 0 done, 1 some documents failed, 2 usage, 3 input or model unreadable, or no document, 4 server not\n"
+      "Exit codes: 0 done, 1 some documents failed, 2 usage, 3 input or model unreadable, or no document, 4 "
+      "server not\n"
       "reached, 5 refused by it, 6 output not writable, 7 the job failed, 70 a rank was lost or late,\n"
       "124 --time-limit, 130 SIGINT, 143 SIGTERM (open documents are "
       "finished first;\n"

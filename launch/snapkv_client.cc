@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // snapkv: main() of the client.
-#include <cstdio>
 
 #include "launch/client/commands.h"
 #include "launch/output/output_files.h"

@@ -440,6 +440,7 @@ int BatchClient::End(const absl::Status& status) {
     failure = failure_.ok() && !strict_ended_ ? status : failure_;
     problems = !problems_.empty();
   }
+  if (current_) session_.Stop();  // its uploads are given up
   current_ = nullptr;
   const absl::Status written = sink_->Finish(/*discard_if_empty=*/nothing && !failure.ok());
   display_.Finish();

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the command line to a subcommand.
+#include <cstdlib>
+
 #include "kernels/base/log.h"
 #include "launch/client/commands.h"
 #include "launch/client/text.h"
@@ -24,6 +26,7 @@ constexpr Entry kRuns[] = {
 
 int RunClient(int argc, const char* const* argv) {
   SetLogPrefix("snapkv: ");
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);  // we report errors ourselves
   ClientFlags flags;
   if (const auto exit_code = ParseClientFlags(argc, argv, flags)) return *exit_code;
   if (flags.quiet) SetLogLevel(LogLevel::kWarning);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "absl/time/clock.h"
 #include "kernels/base/log.h"
@@ -14,6 +15,8 @@
 namespace snapkv::launch {
 namespace {
 
+// Several calls at once may fail and succeed in turn.
+constexpr absl::Duration kNotePause = absl::Seconds(10);
 constexpr auto kSignalPoll = std::chrono::milliseconds(50);
 // A connection that breaks gives one such error; a server that gives nothing else is not worth waiting for.
 constexpr int kMostOddFailures = 8;
@@ -78,7 +81,10 @@ bool Session::Sleep(absl::Duration duration) {
 void Session::NoteFailure(const absl::Status& error) {
   {
     const std::lock_guard lock(mutex_);
-    if (std::exchange(failing_, true)) return;
+    const absl::Time now = absl::Now();
+    if (failing_ || now - last_note_ < kNotePause) return;
+    failing_ = true;
+    last_note_ = now;
   }
   LOG(Warning) << ErrorSentence(error, server()) << "; trying again";
 }

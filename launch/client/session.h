@@ -80,6 +80,7 @@ class Session {
   bool stopped_ = false;
   bool closing_ = false;
   bool failing_ = false;  // said on stderr
+  absl::Time last_note_ = absl::InfinitePast();
   std::thread interrupter_;
 };
 

@@ -148,6 +148,7 @@ int SubmitRun::Failed(const absl::Status& status, const std::string& job) {
               << ": should the job have been made, it is not made twice";
   }
   if (sink_) sink_->Finish(/*discard_if_empty=*/true).IgnoreError();
+  session_.Stop();  // uploads that are still under way
   return exit_code;
 }
 

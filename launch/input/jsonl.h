@@ -45,9 +45,4 @@ InputItem ParseRecord(std::string_view line, int64_t number, const LineContext& 
 // An OpenAI batch line; `root` is an object whose values may be moved out. The id has been read.
 DocumentError ReadOpenAiLine(JsonValue& root, int64_t max_document_bytes, Document& document);
 
-// A conversation that is a document by itself, [{"role", "content"}, ...]: the same messages, into
-// document.messages. Errors: DOCUMENT_NOT_UTF8, DOCUMENT_EMPTY, DOCUMENT_TOO_LARGE, PARAMETER_INVALID for
-// anything that is no such array.
-DocumentError ReadConversation(std::string_view json, int64_t max_document_bytes, Document& document);
-
 }  // namespace snapkv::launch

@@ -5,7 +5,6 @@
 #include "kernels/base/status.h"
 #include "launch/input/jsonl.h"
 #include "launch/input/record_fields.h"
-#include "runtime/text/utf8.h"
 
 namespace snapkv::launch {
 namespace {
@@ -231,26 +230,6 @@ DocumentError ReadOpenAiLine(JsonValue& root, int64_t max_document_bytes, Docume
     if (!member.is_null()) document.given.push_back(member.key);
   }
   return {};
-}
-
-DocumentError ReadConversation(std::string_view json, int64_t max_document_bytes, Document& document) {
-  if (const auto bad = runtime::ValidateUtf8(json); bad.has_value())
-    return RecordError("DOCUMENT_NOT_UTF8", 0, absl::StrCat("not UTF-8 at byte offset ", *bad));
-  if (json.find_first_not_of(" \t\r\n") == std::string_view::npos)
-    return RecordError("DOCUMENT_EMPTY", 0, "the document is empty");
-  // As the only member of an object, which is what the parser takes.
-  JsonValue root;
-  DocumentError error = ParseJsonLine(absl::StrCat("{\"messages\":", std::string(json), "}"), "", root);
-  if (!error.ok()) {
-    error.reason = "PARAMETER_INVALID";
-  } else if (root.in.size() != 1) {
-    error = RecordError("PARAMETER_INVALID", 0, "more than one JSON value");
-  } else {
-    const Body body = {.document = &document, .max_document_bytes = max_document_bytes};
-    error = ReadMessages("messages", root.in[0], body);
-  }
-  error.column = 0;
-  return error;
 }
 
 }  // namespace snapkv::launch

@@ -6,7 +6,6 @@
 
 namespace snapkv::launch {
 
-// Keeps itself alive until gRPC is done with it.
 class DeltaStream::Reactor final : public grpc::ClientWriteReactor<v1::StreamDeltasRequest> {
  public:
   explicit Reactor(const v1::Lease& lease) {
@@ -14,8 +13,7 @@ class DeltaStream::Reactor final : public grpc::ClientWriteReactor<v1::StreamDel
     message_.set_attempt(lease.attempt());
   }
 
-  void Start(v1::Workers::Stub& stub, std::shared_ptr<Reactor> self) {
-    self_ = std::move(self);
+  void Start(v1::Workers::Stub& stub) {
     stub.async()->StreamDeltas(&context_, &answer_, this);
     AddHold();  // writes begin outside of callbacks
     StartCall();
@@ -49,6 +47,11 @@ class DeltaStream::Reactor final : public grpc::ClientWriteReactor<v1::StreamDel
     return changed_.wait_for(lock, absl::ToChronoNanoseconds(wait), [&] { return done_; });
   }
 
+  void WaitDone() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_; });
+  }
+
   void OnWriteDone(bool ok) override {
     const std::lock_guard lock(mutex_);
     writing_ = false;
@@ -57,13 +60,9 @@ class DeltaStream::Reactor final : public grpc::ClientWriteReactor<v1::StreamDel
   }
 
   void OnDone(const grpc::Status&) override {
-    std::shared_ptr<Reactor> self;
-    {
-      const std::lock_guard lock(mutex_);
-      done_ = true;
-      self = std::move(self_);
-      changed_.notify_all();
-    }
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+    changed_.notify_all();
   }
 
  private:
@@ -95,17 +94,17 @@ class DeltaStream::Reactor final : public grpc::ClientWriteReactor<v1::StreamDel
   v1::Progress progress_;
   bool has_progress_ = false;
   bool writing_ = false, ending_ = false, broken_ = false, closed_ = false, done_ = false;
-  std::shared_ptr<Reactor> self_;
 };
 
 DeltaStream::DeltaStream(v1::Workers::Stub& stub, const v1::Lease& lease)
-    : reactor_(std::make_shared<Reactor>(lease)) {
-  reactor_->Start(stub, reactor_);
+    : reactor_(std::make_unique<Reactor>(lease)) {
+  reactor_->Start(stub);
 }
 
 DeltaStream::~DeltaStream() {
   if (reactor_->WaitDone(absl::ZeroDuration())) return;
-  Cancel();
+  reactor_->Cancel();
+  reactor_->WaitDone();
 }
 
 void DeltaStream::Send(const std::string& text) { reactor_->Send(text, nullptr); }

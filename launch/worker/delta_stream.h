@@ -19,7 +19,8 @@ namespace snapkv::launch {
 class DeltaStream {
  public:
   DeltaStream(v1::Workers::Stub& stub, const v1::Lease& lease);
-  ~DeltaStream();  // cancels what is not finished
+  // Cancels what is not finished, and waits until gRPC is through with it: not for the network.
+  ~DeltaStream();
   DeltaStream(const DeltaStream&) = delete;
   DeltaStream& operator=(const DeltaStream&) = delete;
 
@@ -32,7 +33,7 @@ class DeltaStream {
 
  private:
   class Reactor;
-  std::shared_ptr<Reactor> reactor_;
+  std::unique_ptr<Reactor> reactor_;
 };
 
 }  // namespace snapkv::launch

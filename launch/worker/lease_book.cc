@@ -8,11 +8,11 @@
 
 namespace snapkv::launch {
 
-EventFields LeaseFields(const v1::Lease& lease) {
+std::vector<service::EventField> LeaseFields(const v1::Lease& lease) {
   return {{"job", lease.job()},
           {"document", lease.document_id()},
           {"lease", lease.name()},
-          {"attempt", std::to_string(lease.attempt())}};
+          {"attempt", lease.attempt()}};
 }
 
 int64_t LeaseBook::Add(const v1::Lease& lease) {

@@ -13,8 +13,8 @@
 
 #include "absl/time/time.h"
 #include "launch/prompt_builder.h"
-#include "launch/worker/event.h"
 #include "runtime/engine/context.h"
+#include "runtime/service/event_log.h"
 #include "snapkv/v1/workers.pb.h"
 
 namespace snapkv::launch {
@@ -30,7 +30,7 @@ struct PreparedLease {
 };
 
 // Whose lease a line of the log is about.
-EventFields LeaseFields(const v1::Lease& lease);
+std::vector<service::EventField> LeaseFields(const v1::Lease& lease);
 
 // A ticket names a lease from Add to Remove. Thread-safe; only Take and WaitForRoom wait.
 class LeaseBook {

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "launch/output/progress.h"
-#include "launch/worker/event.h"
+#include "runtime/service/event_log.h"
 #include "runtime/service/grpc_status.h"
 
 namespace snapkv::launch {
 namespace {
 
+using service::Event;
 using service::Reason;
 
 constexpr absl::Duration kCallTime = absl::Seconds(10);
@@ -81,7 +81,7 @@ bool WorkerLink::Register() {
             {{"server", server_},
              {"worker", name_},
              {"model", worker_.model()},
-             {"lease_s", absl::StrCat(absl::ToDoubleSeconds(lease_duration_))}});
+             {"lease_s", absl::ToDoubleSeconds(lease_duration_)}});
       was_registered_ = true;
       ++returns_;
       changed_.notify_all();
@@ -120,7 +120,7 @@ Verdict WorkerLink::Judge(const absl::Status& status, const std::string& worker)
     ++returns_;
     changed_.notify_all();
     Event(LogLevel::kInfo, "the server answers again",
-          {{"server", server_}, {"away", ShowDuration(absl::Now() - away_since_)}});
+          {{"server", server_}, {"away_s", absl::ToDoubleSeconds(absl::Now() - away_since_)}});
   }
   if (verdict == Verdict::kOk && watch_broke_) draining_ = watch_broke_ = false;
   if (verdict == Verdict::kRenew && (worker.empty() || worker == name_)) {
@@ -160,7 +160,7 @@ void WorkerLink::NoteAwayLocked(const absl::Status& status) {
         : away           ? "the server is away; trying again"
                          : "the server asks to be called later",
         {{"server", server_},
-         {"for", ShowDuration(now - away_since_)},
+         {"away_s", absl::ToDoubleSeconds(now - away_since_)},
          {"error", std::string(status.message())}});
 }
 

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "launch/document_run.h"
-#include "launch/input/jsonl.h"
 #include "launch/input/text_file.h"
+#include "launch/worker/outcome.h"
+#include "runtime/service/conversation.h"
+#include "runtime/text/utf8.h"
 
 namespace snapkv::launch {
 namespace {
@@ -21,6 +23,15 @@ DocumentError Set(const char* name, T value, T least, T most, To& to, bool above
     return Bad(absl::StrCat(name, " is ", value, ", expected a number ", above ? "above " : "from ", least,
                             " to ", most));
   to = static_cast<To>(value);
+  return {};
+}
+
+DocumentError ReadConversation(const std::string& bytes, Document& document) {
+  if (const auto bad = runtime::ValidateUtf8(bytes); bad.has_value())
+    return {InvalidArgument(document.id, ": not UTF-8 at byte offset ", *bad), "DOCUMENT_NOT_UTF8"};
+  auto messages = service::ParseConversation(bytes);
+  if (!messages.ok()) return {Annotate(messages.status(), document.id), ReasonText(messages.status())};
+  document.messages = *std::move(messages);
   return {};
 }
 
@@ -91,8 +102,7 @@ PreparedLease LeasePreparer::Prepare(const v1::Lease& lease, std::string bytes) 
     prepared.params_sha256 = ParamsSha256(run);
     const std::string& type = lease.media_type();
     if (type == "application/json") {
-      error = ReadConversation(bytes, flags.max_document_bytes, document);
-      if (!error.ok()) error.status = Annotate(error.status, document.id + ": application/json");
+      error = ReadConversation(bytes, document);
     } else if (type.empty() || type == "text/plain" || type.starts_with("text/plain;")) {
       error = DecodeText(std::move(bytes), document.id, "utf-8", document.text);
     } else {

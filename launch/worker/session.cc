@@ -3,6 +3,7 @@
 #include "launch/worker/session.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -13,6 +14,8 @@
 
 namespace snapkv::launch {
 namespace {
+
+using service::Event;
 
 constexpr absl::Duration kCallTime = absl::Seconds(20);
 // How soon a thread sees that there is something else to do.
@@ -29,6 +32,12 @@ double QueueSeconds(const v1::Lease& lease, absl::Duration lease_duration) {
   const int64_t ms = TimeUtil::TimestampToMilliseconds(lease.deadline()) -
                      TimeUtil::TimestampToMilliseconds(lease.queue_time());
   return std::max(0.0, static_cast<double>(ms) / 1e3 - absl::ToDoubleSeconds(lease_duration));
+}
+
+void LogRefused(const char* event, const v1::Lease& lease, const absl::Status& status) {
+  std::vector<service::EventField> fields = LeaseFields(lease);
+  fields.push_back({"error", std::string(status.message())});
+  Event(LogLevel::kError, event, fields);
 }
 
 }  // namespace
@@ -126,6 +135,7 @@ void WorkerSession::Drop(int64_t ticket) {
   const std::lock_guard lock(mutex_);
   if (const auto it = deltas_.find(ticket); it != deltas_.end()) {
     it->second->Cancel();
+    ended_deltas_.push_back(std::move(it->second));
     deltas_.erase(it);
   }
   book_.Remove(ticket);
@@ -170,9 +180,11 @@ void WorkerSession::RunLink() {
     const std::string worker = link_.WaitRegistered(absl::ZeroDuration());
     if (worker.empty()) continue;
     bool watch_ended;
+    std::vector<std::shared_ptr<DeltaStream>> ended_deltas;  // go without the lock
     {
       const std::lock_guard lock(mutex_);
       watch_ended = watch_ended_;
+      ended_deltas.swap(ended_deltas_);
     }
     if (watched_ != worker) {
       watch_backoff.Reset();
@@ -322,7 +334,9 @@ void WorkerSession::Fetch(int64_t ticket, const v1::Lease& lease) {
       if (book_.FateOf(ticket) == LeaseBook::Fate::kHeld) {
         if (!taking())
           return fail({absl::UnavailableError("the worker ends"), "WORKER_ENDS"}, /*retry=*/true);
-        book_.End(lease.name(), lease.attempt(), LeaseBook::Fate::kLost);
+        // Lost, or cancelled: the server does not say which, and in the second case waits to hear from us. A
+        // lease that is lost cannot be handed back.
+        return fail({read.status, "LEASE_LOST"}, /*retry=*/true);
       }
       return Drop(ticket);
     case Verdict::kRefused:
@@ -407,38 +421,39 @@ Verdict WorkerSession::Report(Outgoing& outgoing) {
   const Verdict verdict = link_.Judge(status, worker);
   if (verdict == Verdict::kOk) {
     LogHandedIn(outgoing);
+  } else if (verdict == Verdict::kLost && outgoing.fails && outgoing.fail.status().reason() == "CANCELLED") {
+    // Expected of a cancelled lease, and said by Drop.
   } else if (verdict == Verdict::kLost) {
     Event(LogLevel::kWarning, "result refused: the lease is lost", LeaseFields(outgoing.lease));
   } else if (verdict == Verdict::kRefused && !outgoing.fails) {
     // The document must not wait for the end of its lease, only to be done again.
-    Event(LogLevel::kError, absl::StrCat("result refused: ", status.message()), LeaseFields(outgoing.lease));
+    LogRefused("result refused", outgoing.lease, status);
     Outgoing failure = MakeFailure(
         outgoing.ticket,
         ToStatus({Internal("the server refused the result: ", status.message()), "INTERNAL"}), false);
     outgoing = std::move(failure);
     return Verdict::kRetry;
   } else if (verdict == Verdict::kRefused) {
-    Event(LogLevel::kError, absl::StrCat("failure refused: ", status.message()), LeaseFields(outgoing.lease));
+    LogRefused("failure refused", outgoing.lease, status);
   }
   return verdict;
 }
 
 void WorkerSession::LogHandedIn(const Outgoing& outgoing) const {
-  EventFields fields = LeaseFields(outgoing.lease);
+  std::vector<service::EventField> fields = LeaseFields(outgoing.lease);
   if (!outgoing.fails) {
     const v1::Result& result = outgoing.complete.result();
-    fields.insert(fields.end(),
-                  {{"prompt_tokens", absl::StrCat(result.usage().prompt_tokens())},
-                   {"completion_tokens", absl::StrCat(result.usage().completion_tokens())},
-                   {"prefill_ms", absl::StrCat(static_cast<int64_t>(result.timings().prefill_ms()))},
-                   {"decode_ms", absl::StrCat(static_cast<int64_t>(result.timings().decode_ms()))}});
+    fields.insert(fields.end(), {{"prompt_tokens", result.usage().prompt_tokens()},
+                                 {"completion_tokens", result.usage().completion_tokens()},
+                                 {"prefill_ms", std::round(result.timings().prefill_ms())},
+                                 {"decode_ms", std::round(result.timings().decode_ms())}});
     return Event(LogLevel::kInfo, "document done", fields);
   }
   const v1::Status& status = outgoing.fail.status();
   if (status.reason() == "CANCELLED") return;  // Drop has said so
-  fields.emplace_back("reason", status.reason());
+  fields.push_back({"reason", status.reason()});
   if (outgoing.fail.retry()) return Event(LogLevel::kInfo, "lease handed back", fields);
-  fields.emplace_back("error", status.message());
+  fields.push_back({"error", status.message()});
   Event(LogLevel::kWarning, "document failed", fields);
 }
 

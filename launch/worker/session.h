@@ -127,6 +127,7 @@ class WorkerSession {
   bool watch_ended_ = true;
   std::deque<Outgoing> outbox_;
   std::map<int64_t, std::shared_ptr<DeltaStream>> deltas_;  // by ticket
+  std::vector<std::shared_ptr<DeltaStream>> ended_deltas_;  // of lost leases
 
   std::unique_ptr<LeaseWatch> watch_;  // of link_thread_
   std::string watched_;                // its worker

@@ -137,6 +137,7 @@ void WorkerRun::OnFinished(int64_t ticket, absl::StatusOr<runtime::Generation> g
   SetGeneration(*std::move(generation), times, open.lease.compression.policy, open.result);
   ++totals_.done;
   totals_.generated_tokens += static_cast<int64_t>(open.result.token_ids.size());
+  totals_.decode_seconds = times.batch_decode_s;
   session_->Complete(ticket, ToResult(open.result, open.lease.params_sha256));
 }
 

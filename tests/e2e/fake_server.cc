@@ -527,6 +527,7 @@ void FakeServer::SetPaused(bool paused) {
   const std::lock_guard lock(state_->mutex);
   state_->paused = paused;
 }
+void FakeServer::PauseFromAnswer() { state_->paused = true; }
 void FakeServer::SetToken(const std::string& token) {
   const std::lock_guard lock(state_->mutex);
   state_->token = token;

@@ -56,6 +56,7 @@ class FakeServer {
   // --- How it behaves.
   void SetAnswer(Answer answer);  // default: DefaultAnswer
   void SetPaused(bool paused);    // documents wait while it is
+  void PauseFromAnswer();         // the same, from within an Answer
   void SetToken(const std::string& token);
   void SetServing(bool serving);
   v1::Model& model();  // of ListModels and GetModel; change it before calls are made

@@ -342,8 +342,19 @@ TEST_F(ServerTest, SummarizeStreamsAndStops) {
   auto left = summarizer->Summarize(leaving.get(), request);
   leases = worker.Acquire(1, 10);
   ASSERT_EQ(leases.size(), 1u);
+  v1::WatchLeasesRequest watch;
+  watch.set_worker(worker.name());
+  const auto watching = Context();
+  const auto events = worker.stub().WatchLeases(watching.get(), watch);
+  v1::LeaseEvent event;
+  ASSERT_TRUE(events->Read(&event)) << "a heartbeat shows that the stream stands";
   leaving->TryCancel();
   left->Finish();
+  while (event.kind() == v1::LeaseEvent::KIND_UNSPECIFIED) ASSERT_TRUE(events->Read(&event));
+  EXPECT_EQ(event.kind(), v1::LeaseEvent::CANCELLED);
+  EXPECT_EQ(event.lease(), leases[0].name());
+  EXPECT_EQ(event.attempt(), leases[0].attempt());
+  watching->TryCancel();
   v1::RenewLeaseResponse renewed;
   for (int i = 0; i < 100 && renewed.events_size() == 0; ++i) {
     absl::SleepFor(absl::Milliseconds(50));

@@ -332,6 +332,7 @@ grpc::Status FakeWorkers::RenewLease(grpc::ServerContext* context, const v1::Ren
                                                                                 : v1::LeaseEvent::LOST);
     event.set_lease(renewal.lease());
     event.set_attempt(renewal.attempt());
+    if (event.kind() == v1::LeaseEvent::CANCELLED) entry->state = State::kDone;
   }
   return grpc::Status::OK;
 }
@@ -412,10 +413,9 @@ grpc::Status FakeWorkers::FailDocument(grpc::ServerContext* context, const v1::F
   Entry* cancelled = FindLocked(request->lease());
   if (cancelled != nullptr && cancelled->gone == v1::LeaseEvent::CANCELLED &&
       cancelled->state == State::kLeased) {
-    // The worker has stopped: what the real server needs to know.
+    // The worker has stopped: it counts, but its lease is gone.
     cancelled->state = State::kDone;
     cancelled->document.result.mutable_status()->CopyFrom(request->status());
-    return grpc::Status::OK;
   }
   const auto entry = HeldLocked(request->lease(), request->attempt());
   if (!entry.ok()) return ToGrpc(entry.status(), *context);

@@ -48,13 +48,14 @@ absl::StatusOr<std::string> InteractiveQueue::Add(const v1::SummarizeRequest& re
   return lease;
 }
 
-std::string InteractiveQueue::Remove(const std::string& lease) {
+std::optional<InteractiveQueue::Holder> InteractiveQueue::Remove(const std::string& lease) {
   const std::lock_guard lock(mutex_);
   const auto found = documents_.find(lease);
-  if (found == documents_.end()) return "";
-  std::string worker = std::move(found->second.worker);
+  if (found == documents_.end()) return std::nullopt;
+  Holder holder{std::move(found->second.worker), found->second.attempt};
   documents_.erase(found);
-  return worker;
+  if (holder.worker.empty()) return std::nullopt;
+  return holder;
 }
 
 std::vector<v1::Lease> InteractiveQueue::Take(const std::string& worker, const std::string& model, int count,

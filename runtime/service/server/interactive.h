@@ -41,8 +41,12 @@ class InteractiveQueue {
   // The lease name by which it is known; QUEUE_FULL.
   absl::StatusOr<std::string> Add(const v1::SummarizeRequest& request, const std::weak_ptr<DeltaSink>& sink,
                                   absl::Time now);
-  // Nobody waits any more. The worker that holds it, or "".
-  std::string Remove(const std::string& lease);
+  struct Holder {
+    std::string worker;
+    int32_t attempt = 0;
+  };
+  // Nobody waits any more. Who holds it, if somebody does.
+  std::optional<Holder> Remove(const std::string& lease);
 
   static bool IsInteractive(const std::string& lease);
   // Documents for `model`, oldest first.

@@ -56,14 +56,14 @@ class SummarizeStream final : public OutStream<v1::Delta>, public DeltaSink {
     if (lease.empty()) return;
     // Not here: the queue may be calling us.
     service_.readers.Post([&service = service_, lease] {
-      const std::string worker = service.interactive.Remove(lease);
-      const auto holder = service.desk.Holder(lease);
+      const auto holder = service.interactive.Remove(lease);
       service.desk.Forget(lease);
-      if (worker.empty()) return;
+      if (!holder.has_value()) return;
       v1::LeaseEvent event;
       event.set_kind(v1::LeaseEvent::CANCELLED);
       event.set_lease(lease);
-      service.registry.Send(worker, event);
+      event.set_attempt(holder->attempt);
+      service.registry.Send(holder->worker, event);
     });
   }
 

@@ -173,3 +173,11 @@ def dropped_stream(channel, worker):
     harness.eventually(lambda: "cancelled" in worker.output().lower(), 30, "the worker hears of it")
 
 
+
+if __name__ == "__main__":
+    place = harness.Folder("faults")
+    for test in sys.argv[1:] or ["full_disk", "killed_client", "bad_documents"]:
+        start = time.time()
+        globals()[test](place)
+        print("%s: %.1f s" % (test, time.time() - start))
+    place.remove()

@@ -175,6 +175,19 @@ def client(address, *arguments, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=options.pop("timeout", 300), **options)
 
 
+def retried(call, timeout=30):
+    """What call() returns, however often the server is away meanwhile."""
+    import grpc
+    deadline = time.time() + timeout
+    while True:
+        try:
+            return call()
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.UNAVAILABLE or time.time() > deadline:
+                raise
+            time.sleep(0.1)
+
+
 def eventually(condition, timeout, what):
     """Waits for condition() to be true and returns what it returned."""
     deadline = time.time() + timeout
