@@ -62,7 +62,10 @@ int Main(int argc, char** argv) {
   Flags flags;
   const bool first = IsFirstProcess();
   if (const auto exit_code = ParseFlags(argc, argv, first, flags)) return *exit_code;
-  if (flags.log_format == LogFormat::kJson) service::SetEventFormat(service::EventFormat::kJson);
+  if (flags.log_format == LogFormat::kJson) {
+    service::SetEventFormat(service::EventFormat::kJson);
+    flags.progress = ProgressMode::kNone;  // it is not JSON, and a bar would take the log's writer
+  }
   if (flags.list_models) return first ? PrintModels() : kExitOk;
 
   CatchSignals();

@@ -96,7 +96,7 @@ std::string Shortened(const std::string& text) {
 std::string Readable(const std::string& full, bool quotable) {
   const std::string text = Shortened(full);
   std::string out;
-  bool quote = text.empty();
+  bool quote = false;
   for (size_t i = 0; i < text.size();) {
     const Character c = NextCharacter(std::string_view(text).substr(i));
     if (!c.valid) {
@@ -119,6 +119,11 @@ std::string NumberText(double number) {
   if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
   char buffer[32];
   return std::string(buffer, std::to_chars(buffer, buffer + sizeof(buffer), number).ptr);
+}
+
+bool IsEmpty(const EventField& field) {
+  const auto* text = std::get_if<std::string>(&field.value.get());
+  return text != nullptr && text->empty();
 }
 
 std::string ValueText(const EventValue::Variant& value) {
@@ -174,6 +179,7 @@ std::string JsonLine(const LineHead& head, const std::string& event, const std::
   json["event"] = Shortened(event);
   if (!head.program.empty()) json["program"] = head.program;
   for (const EventField& field : fields) {
+    if (IsEmpty(field)) continue;
     std::string name = Shortened(field.name);
     while (json.contains(name) || name == "program") name += '_';
     json[name] = ValueJson(field.value.get());
@@ -216,6 +222,7 @@ void SetEventFormat(EventFormat wanted) {
 std::string EventText(const std::string& event, const std::vector<EventField>& fields) {
   std::string line = Readable(event, false);
   for (const EventField& field : fields) {
+    if (IsEmpty(field)) continue;
     absl::StrAppend(&line, " ", Readable(field.name, false), "=", ValueText(field.value.get()));
   }
   return line;

@@ -54,7 +54,7 @@ struct EventField {
 
 // Writes one line.
 //   text  job created job=jobs/x documents=12            in front of it the prefix and the level as with LOG;
-//                                                        values that are empty or hold blanks, '"', '=' or
+//                                                        values that hold blanks, '"', '=' or
 //                                                        anything that is not printable are in double quotes,
 //                                                        with \n, \" and \xNN inside
 //   JSON  {"time":"2026-01-31T23:59:59.123Z","level":"info","event":"job
@@ -63,11 +63,11 @@ struct EventField {
 //                                                        when the prefix of LOG is "snapkv-server: " or the
 //                                                        like
 // Whatever the texts hold (control characters, terminal sequences, bytes that are not UTF-8, line ends), it
-// stays one line and valid JSON; texts over 2,000 bytes are cut and end in "...". A field called time, level,
-// event or program, or one whose name came before, gets an underscore behind its name. Lines below the level
-// of SetLogLevel are dropped. Never give it text of documents, summaries or tokens of users. Thread-safe;
-// lines do not mix.
-void Event(LogLevel level, const std::string& event, const std::vector<EventField>& fields);
+// stays one line and valid JSON; texts over 2,000 bytes are cut and end in "..."; fields whose text is empty
+// are left out. A field called time, level, event or program, or one whose name came before, gets an
+// underscore behind its name. Lines below the level of SetLogLevel are dropped. Never give it text of
+// documents, summaries or tokens of users. Thread-safe; lines do not mix.
+void Event(LogLevel level, const std::string& event, const std::vector<EventField>& fields = {});
 
 // The line without prefix, level name (text) and line end; for tests.
 std::string EventText(const std::string& event, const std::vector<EventField>& fields);

@@ -123,9 +123,9 @@ struct Metrics::Families {
   const Method other{kOther, true};
   std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
 
-  Gauge& documents_running = OneGauge("snapkv_documents_running", "Documents leased to workers.");
+  Gauge& documents_running = OneGauge("snapkv_requests_running", "Documents leased to workers.");
   Gauge& documents_waiting =
-      OneGauge("snapkv_documents_waiting", "Documents of sealed jobs that wait for a worker.");
+      OneGauge("snapkv_requests_waiting", "Documents of sealed jobs that wait for a worker.");
   Gauge& queue_age =
       OneGauge("snapkv_queue_age_seconds", "Age of the document that has waited longest; 0: none waits.");
   Family<Gauge>& jobs =
@@ -142,8 +142,8 @@ struct Metrics::Families {
       OneCounter("snapkv_generation_tokens_total", "Tokens generated for committed results.");
   Counter& cache_full =
       OneCounter("snapkv_cache_full_bytes_total", "KV cache bytes of committed results before compression.");
-  Counter& cache_kept =
-      OneCounter("snapkv_cache_kept_bytes_total", "KV cache bytes of committed results after compression.");
+  Counter& cache_kept = OneCounter("snapkv_cache_compressed_bytes_total",
+                                   "KV cache bytes of committed results after compression.");
   Histogram& first_token =
       HistogramFamily("snapkv_time_to_first_token_seconds", "From queueing a document to its first token.")
           .Add({}, kFirstTokenBuckets);

@@ -272,9 +272,10 @@ class RunTest(ScriptTest):
             self.assertEqual((result.returncode, result.stderr), (code, ""))
 
     def test_the_build_says_how_far_it_is(self):
-        """On a copy of run.sh in a tree of its own, whose cmake takes a moment."""
+        """On copies of the scripts in a tree of their own, whose cmake takes a moment."""
         with open(os.path.join(ROOT, "launch/run.sh"), encoding="utf-8") as f:
             script = self.stand_in("tree/launch/run.sh", f.read(), folder=self.folder)
+        shutil.copy(os.path.join(ROOT, "launch/lib.sh"), os.path.dirname(script))
         program = os.path.join(self.folder, "tree/build/release/launch/snapkv-prefill")
         self.stand_in("cmake", f'''[[ "$1" == --build ]] || exit 0
 echo "[3/10] Building CXX object"; sleep 3

@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "runtime/service/metrics.h"
-#include "tests/service/promtool.h"
+#include "tests/service/metrics_testing.h"
 #include "tests/support/test_folder.h"
 
 namespace snapkv::service {

@@ -2,15 +2,10 @@
 // Every metric is moved by what it counts and by nothing else; promtool accepts names, units and help texts.
 #include "runtime/service/metrics.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <limits>
-#include <map>
 #include <set>
 #include <thread>
 
@@ -19,28 +14,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "tests/service/promtool.h"
+#include "tests/service/metrics_testing.h"
 
 namespace snapkv::service {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using Series = std::map<std::string, double>;
-
-// Series with their labels, e.g. `snapkv_jobs{state="running"}`.
-Series Parse(const std::string& text) {
-  Series series;
-  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    if (absl::StartsWith(line, "#")) continue;
-    const size_t blank = line.rfind(' ');
-    double value = 0;
-    EXPECT_TRUE(blank != line.npos && absl::SimpleAtod(line.substr(blank + 1), &value)) << line;
-    series[std::string(line.substr(0, blank))] = value;
-  }
-  return series;
-}
-
 // What differs, without the buckets of histograms.
 Series Changes(const Series& before, const Series& after) {
   Series changes;
@@ -56,9 +36,9 @@ Series Changes(const Series& before, const Series& after) {
 template <class Act>
 Series ChangesBy(const Act& act) {
   Metrics metrics("1.2.3");
-  const Series before = Parse(metrics.Text());
+  const Series before = ParseMetrics(metrics.Text());
   act(metrics);
-  return Changes(before, Parse(metrics.Text()));
+  return Changes(before, ParseMetrics(metrics.Text()));
 }
 
 v1::Result Summary() {
@@ -86,7 +66,7 @@ TEST(MetricsTest, ResultWithASummary) {
                              {"snapkv_prompt_tokens_total", 1'000},
                              {"snapkv_generation_tokens_total", 51},
                              {"snapkv_cache_full_bytes_total", 4'096},
-                             {"snapkv_cache_kept_bytes_total", 1'024},
+                             {"snapkv_cache_compressed_bytes_total", 1'024},
                              {"snapkv_time_to_first_token_seconds_count", 1},
                              {"snapkv_time_to_first_token_seconds_sum", 2},
                              {"snapkv_inter_token_latency_seconds_count", 1},
@@ -112,12 +92,12 @@ TEST(MetricsTest, ResultWithAnError) {
 
 TEST(MetricsTest, ReasonsOfWorkersMakeABoundedNumberOfSeries) {
   Metrics metrics("1.2.3");
-  const size_t before = Parse(metrics.Text()).size();
+  const size_t before = ParseMetrics(metrics.Text()).size();
   for (int i = 0; i < 1'000; ++i) metrics.ObserveResult(Failure(absl::StrCat("MADE_UP_", i, "\"\n{}")));
   metrics.ObserveResult(Failure(""));
   for (int i = 0; i < 1'000; ++i)
     metrics.RpcFinished(absl::StrCat("/made.Up/", i), 1'000 + i, absl::Seconds(1));
-  const Series after = Parse(metrics.Text());
+  const Series after = ParseMetrics(metrics.Text());
   EXPECT_EQ(after.size(), before + 2) << metrics.Text();
   EXPECT_EQ(after.at("snapkv_documents_total{reason=\"other\",result=\"failed\"}"), 1'001);
   EXPECT_EQ(after.at("snapkv_rpcs_total{code=\"UNKNOWN\",method=\"other\"}"), 1'000);
@@ -133,7 +113,7 @@ TEST(MetricsTest, FiguresThatAreNoNumbersAreLeftOut) {
     const Series changes = ChangesBy([&](Metrics& m) { m.ObserveResult(result); });
     EXPECT_EQ(changes, (Series{{"snapkv_documents_total{reason=\"OK\",result=\"succeeded\"}", 1},
                                {"snapkv_generation_tokens_total", 51},
-                               {"snapkv_cache_kept_bytes_total", 1'024}}))
+                               {"snapkv_cache_compressed_bytes_total", 1'024}}))
         << bad;
   }
 }
@@ -151,8 +131,8 @@ TEST(MetricsTest, TheQueue) {
   });
   EXPECT_EQ(changes, (Series{{"snapkv_jobs{state=\"waiting\"}", 2},
                              {"snapkv_jobs{state=\"running\"}", 3},
-                             {"snapkv_documents_waiting", 40},
-                             {"snapkv_documents_running", 5},
+                             {"snapkv_requests_waiting", 40},
+                             {"snapkv_requests_running", 5},
                              {"snapkv_queue_age_seconds", 6.5},
                              {"snapkv_workers", 7}}));
   EXPECT_THAT(ChangesBy([&](Metrics& m) {
@@ -226,7 +206,7 @@ TEST(MetricsTest, OpenStreams) {
 
 TEST(MetricsTest, BuildInfoAndStart) {
   Metrics metrics("1.2.3");
-  const Series series = Parse(metrics.Text());
+  const Series series = ParseMetrics(metrics.Text());
   EXPECT_EQ(series.at("snapkv_build_info{version=\"1.2.3\"}"), 1);
   EXPECT_GT(series.at("snapkv_start_time_seconds"), 1.7e9);
 }
@@ -247,7 +227,7 @@ TEST(MetricsTest, ThreadsLoseNothing) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const Series series = Parse(metrics.Text());
+  const Series series = ParseMetrics(metrics.Text());
   EXPECT_EQ(series.at("snapkv_documents_total{reason=\"OK\",result=\"succeeded\"}"), 2'000);
   EXPECT_EQ(series.at("snapkv_rpc_duration_seconds_count{method=\"Jobs/GetJob\"}"), 2'000);
   EXPECT_EQ(series.at("snapkv_streams_open{method=\"Jobs/WatchJob\"}"), 0);
@@ -281,7 +261,7 @@ TEST(MetricsTest, EveryFamilyCanMove) {
     if (absl::ConsumePrefix(&line, "# TYPE ")) families.insert(std::string(line.substr(0, line.find(' '))));
   }
   EXPECT_GE(families.size(), 20u);
-  const Series series = Parse(metrics.Text());
+  const Series series = ParseMetrics(metrics.Text());
   for (const std::string& family : families) {
     EXPECT_TRUE(absl::StartsWith(family, "snapkv_")) << family;
     double total = 0;
@@ -290,29 +270,6 @@ TEST(MetricsTest, EveryFamilyCanMove) {
     }
     EXPECT_GT(total, 0) << family << " was not moved by MoveAll: add what moves it";
   }
-}
-
-// GET /metrics; the body.
-std::string Fetch(int port) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
-    ::close(fd);
-    return "cannot connect";
-  }
-  const std::string request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-  EXPECT_EQ(::write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
-  std::string answer;
-  char buffer[4'096];
-  for (ssize_t n; (n = ::read(fd, buffer, sizeof(buffer))) > 0;)
-    answer.append(buffer, static_cast<size_t>(n));
-  ::close(fd);
-  EXPECT_THAT(answer, HasSubstr("200 OK"));
-  const size_t body = answer.find("\r\n\r\n");
-  return body == answer.npos ? answer : answer.substr(body + 4);
 }
 
 void ExpectPromtoolAccepts(const std::string& text) {
@@ -338,10 +295,10 @@ TEST(MetricsTest, PromtoolAcceptsWhatHttpServes) {
   const absl::StatusOr<int> port = metrics.Expose("127.0.0.1:0");
   ASSERT_TRUE(port.ok()) << port.status();
   ASSERT_GT(*port, 0);
-  Fetch(*port);
-  const std::string body = Fetch(*port);
-  const Series served = Parse(body);
-  for (const auto& [name, value] : Parse(metrics.Text())) {
+  FetchMetrics(*port);
+  const std::string body = FetchMetrics(*port);
+  const Series served = ParseMetrics(body);
+  for (const auto& [name, value] : ParseMetrics(metrics.Text())) {
     ASSERT_EQ(served.count(name), 1u) << name << " is not served:\n" << body;
     EXPECT_EQ(served.at(name), value) << name;
   }
@@ -362,7 +319,7 @@ TEST(MetricsTest, AddressesThatCannotBeServed) {
     EXPECT_THAT(std::string(refused.status().message()), HasSubstr("--metrics-port"));
     EXPECT_THAT(std::string(refused.status().message()), HasSubstr(absl::StrCat("'", address, "'")));
   }
-  EXPECT_THAT(Fetch(*port), HasSubstr("snapkv_build_info"));
+  EXPECT_THAT(FetchMetrics(*port), HasSubstr("snapkv_build_info"));
   EXPECT_EQ(first.Expose("127.0.0.1:0").status().code(), absl::StatusCode::kFailedPrecondition);
 }
 

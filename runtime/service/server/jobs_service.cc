@@ -60,7 +60,6 @@ absl::StatusOr<v1::Job> JobsService::Create(const std::string& tenant, v1::Creat
   RETURN_IF_ERROR(service_.registry.CheckModel(job.model()));
   ASSIGN_OR_RETURN(v1::Job created, service_.store.CreateJob(tenant, request));
   if (!request.validate_only()) {
-    service_.metrics.JobCreated();
     Event(LogLevel::kInfo, "job created",
           {{"job", created.name()},
            {"tenant", tenant},

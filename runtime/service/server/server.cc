@@ -207,6 +207,22 @@ class GrpcServer final : public Server {
     switch (event.kind) {
       case StoreEvent::Kind::kJob:
         hub_.Changed(event.job);
+        if (event.created) metrics_.JobCreated();
+        metrics_.JobEnded(event.ended);
+        if (event.ended != v1::Job::STATE_UNSPECIFIED) {
+          Event(LogLevel::kInfo, "job ended",
+                {{"job", event.job}, {"state", v1::Job::State_Name(event.ended)}});
+        }
+        break;
+      case StoreEvent::Kind::kResult:
+        metrics_.ObserveResult(event.result);
+        if (event.result.status().reason() == ReasonName(Reason::kAttemptsExhausted)) {
+          Event(LogLevel::kWarning, "document given up",
+                {{"job", event.job},
+                 {"document", event.result.document_id()},
+                 {"attempt", event.result.attempt()},
+                 {"reason", event.result.status().reason()}});
+        }
         break;
       case StoreEvent::Kind::kQueued:
         desk_.Wake(event.model);

@@ -159,7 +159,6 @@ absl::Status WorkersService::Complete(const v1::CompleteDocumentRequest& request
            {"reason", ReasonOf(result.status()) ? ReasonName(*ReasonOf(result.status())) : "INTERNAL"}});
     return result.status();
   }
-  service_.metrics.ObserveResult(*result);
   Event(LogLevel::kInfo, "document done",
         {{"lease", request.lease()},
          {"attempt", request.attempt()},
@@ -190,12 +189,6 @@ absl::Status WorkersService::Fail(const v1::FailDocumentRequest& request) {
   const auto holder = service_.desk.Holder(request.lease());
   RETURN_IF_ERROR(service_.store.FailDocument(request, holder ? holder->worker : ""));
   service_.desk.Forget(request.lease());
-  if (!request.retry()) {
-    v1::Result result = request.result();
-    *result.mutable_status() = request.status();
-    result.set_finish_reason(v1::FINISH_REASON_ERROR);
-    service_.metrics.ObserveResult(result);
-  }
   Event(LogLevel::kInfo, request.retry() ? "document handed back" : "document failed",
         {{"lease", request.lease()},
          {"attempt", request.attempt()},
