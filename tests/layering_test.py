@@ -63,7 +63,7 @@ THIRD_PARTY = {
     "gmock/": ["tests/"],
     "benchmark/": ["kernels/bench/", "comm/bench/"],
     "nlohmann/": ["runtime/text/", "runtime/model/", "runtime/service/event_log.cc", "launch/", "tests/"],
-    "CLI/": ["launch/"],
+    "CLI/": ["launch/", "tests/service/load_generator.cc"],
     "openssl/": ["runtime/hash/sha256.cc"],
     "hwy/": ["kernels/cpu/", "kernels/bench/"],
     "oneapi/dnnl/": ["kernels/cpu/gemm_onednn.cc"],
