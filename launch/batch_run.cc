@@ -22,7 +22,6 @@ constexpr int kErrorsPerCall = 64;
 constexpr int64_t kMostErrorsShown = 20;
 constexpr size_t kMostRows = 20;  // of the closing table
 
-
 std::vector<ClosingRow> Values(const std::map<int64_t, ClosingRow>& rows) {
   std::vector<ClosingRow> values;
   for (const auto& [sequence, row] : rows) values.push_back(row);
@@ -165,7 +164,6 @@ runtime::Prompt BatchRun::MakePrompt(PreparedDocument prepared, int64_t sequence
   open.document = std::move(prepared.document);
   return prompt;
 }
-
 
 void BatchRun::LogTruncated(const std::string& id, const Truncation& cut) {
   if (++cuts_shown_ > kMostErrorsShown) return;

@@ -63,7 +63,7 @@ THIRD_PARTY = {
     "gmock/": ["tests/"],
     "benchmark/": ["kernels/bench/", "comm/bench/"],
     "nlohmann/": ["runtime/text/", "runtime/model/", "runtime/service/event_log.cc", "launch/", "tests/"],
-    "CLI/": ["launch/"],
+    "CLI/": ["launch/", "tests/service/load_generator.cc"],
     "openssl/": ["runtime/hash/sha256.cc"],
     "hwy/": ["kernels/cpu/", "kernels/bench/"],
     "oneapi/dnnl/": ["kernels/cpu/gemm_onednn.cc"],
@@ -95,7 +95,7 @@ stdexcept stop_token streambuf string string_view system_error thread tuple type
 unordered_set utility valarray variant vector version
 """.split())
 SYSTEM = set("""
-arpa/inet.h dirent.h dlfcn.h endian.h errno.h fcntl.h glob.h ifaddrs.h link.h malloc.h net/if.h netdb.h netinet/in.h netinet/tcp.h
+arpa/inet.h dirent.h dlfcn.h endian.h errno.h fcntl.h fnmatch.h glob.h ifaddrs.h link.h malloc.h net/if.h netdb.h netinet/in.h netinet/tcp.h
 poll.h pthread.h pwd.h sched.h setjmp.h signal.h spawn.h stdint.h stdlib.h string.h strings.h sys/auxv.h sys/epoll.h
 sys/eventfd.h sys/file.h sys/ioctl.h sys/mman.h sys/prctl.h sys/resource.h sys/sendfile.h sys/signalfd.h sys/socket.h sys/stat.h
 sys/statvfs.h sys/syscall.h sys/sysmacros.h sys/sysinfo.h sys/time.h sys/timerfd.h sys/types.h sys/uio.h sys/un.h sys/utsname.h sys/wait.h

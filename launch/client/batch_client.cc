@@ -81,7 +81,7 @@ int BatchClient::Run() {
       break;
     }
     if (!reused) covering_.clear();
-    LOG(Warning) << missing << " documents of earlier jobs have no result: they are submitted again";
+    LOG(Warning) << DocumentsText(missing) << " of earlier jobs without a result: submitted again";
     if (std::find(flags_.inputs.begin(), flags_.inputs.end(), "-") != flags_.inputs.end()) {
       status = FailedPrecondition("stdin cannot be read again: start once more with --resume");
       break;
@@ -113,8 +113,7 @@ std::optional<int> BatchClient::Prepare() {
   options.params_sha256 = params_sha256_;
   if (flags_.resume) options.lock_wait = kLockWait;
   if (!OpenOutput(flags_, source_.get(), options, log_, exit_code)) return exit_code;
-  sink_ = std::make_unique<RecordSink>(log_, flags_.ordered, flags_.return_token_ids, flags_.job.model(),
-                                       display_);
+  sink_ = std::make_unique<RecordSink>(log_, flags_.ordered, flags_.return_token_ids, display_);
   const absl::Status loaded = LoadJobs();
   if (loaded.ok()) return std::nullopt;
   log_.reset();
@@ -243,8 +242,7 @@ SubmissionOptions BatchClient::MakeOptions() {
   SubmissionOptions options;
   options.job = flags_.job;
   options.request_id = current_job_.request_id;
-  options.inline_bytes = std::min(options.inline_bytes, limits_.max_inline_bytes());
-  options.chunk_bytes = std::min(options.chunk_bytes, limits_.max_chunk_bytes());
+  Limit(limits_, options);
   options.parallel = flags_.parallel;
   options.patience = Patience::kWait;
   options.created = [this](const v1::Job& job) {
@@ -293,8 +291,8 @@ absl::Status BatchClient::FinishJob(int64_t end) {
   }
   current_job_.end = end;
   RETURN_IF_ERROR(jobs_.Put(current_job_));
-  LOG(Info) << Printable(job->name()) << ": " << submission->documents() << " documents, "
-            << submission->bytes() << " bytes submitted";
+  LOG(Info) << Printable(job->name()) << ": " << DocumentsText(job->counts().documents()) << " submitted";
+  sink_->SetModel(job->model());
   Enqueue({.job = current_job_});
   return absl::OkStatus();
 }

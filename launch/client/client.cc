@@ -34,7 +34,7 @@ int RunClient(int argc, const char* const* argv) {
   const auto session = Session::Open(flags.session);
   if (!session.ok()) {
     return Report(session.status(),
-                  absl::IsInvalidArgument(session.status()) ? kExitUsage : kExitInputUnreadable);
+                  absl::IsInvalidArgument(session.status()) ? kExitUsage : kExitUnreachable);
   }
   for (const Entry& entry : kRuns) {
     if (flags.command == entry.name) return entry.run(flags, **session);

@@ -56,8 +56,9 @@ int RunDryRun(const ClientFlags& flags) {
   }
   const int printed =
       Print(flags.json ? JsonLine({{"documents", documents}, {"bad", bad}, {"bytes", bytes}, {"jobs", jobs}})
-                       : absl::StrCat(documents, " documents, ", bytes, " bytes, ", jobs,
-                                      jobs == 1 ? " job, " : " jobs, ", bad, " bad lines\n"));
+                       : absl::StrCat(DocumentsText(documents), ", ", bytes, " bytes, ", jobs,
+                                      jobs == 1 ? " job, " : " jobs, ", bad,
+                                      bad == 1 ? " bad line\n" : " bad lines\n"));
   if (printed != kExitOk) return printed;
   return bad > 0 ? kExitDocumentsFailed : kExitOk;
 }

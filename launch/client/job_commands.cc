@@ -58,7 +58,8 @@ int RunResults(const ClientFlags& flags, Session& session) {
   int exit_code = kExitOk;
   if (!OpenOutput(flags, nullptr, {}, log, exit_code)) return exit_code;
   Display display(flags.follow && !flags.to_stdout() ? flags.progress : ProgressMode::kNone);
-  RecordSink sink(log, /*ordered=*/false, flags.return_token_ids, job->model(), display);
+  RecordSink sink(log, /*ordered=*/false, flags.return_token_ids, display);
+  sink.SetModel(job->model());
   int64_t after = flags.after;
   const absl::Status status =
       FollowResults(session, flags.name, flags.follow, after, [&](const v1::Result& result) {

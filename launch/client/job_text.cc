@@ -144,8 +144,12 @@ std::string JsonLine(const ordered_json& json) {
   return SafeJson(json.dump(-1, ' ', false, ordered_json::error_handler_t::replace)) + "\n";
 }
 
+std::string DocumentsText(int64_t count) {
+  return absl::StrCat(count, count == 1 ? " document" : " documents");
+}
+
 std::string CountsText(const v1::Job::Counts& c) {
-  std::string text = absl::StrCat(c.succeeded() + c.failed(), " of ", c.documents(), " documents done");
+  std::string text = absl::StrCat(c.succeeded() + c.failed(), " of ", DocumentsText(c.documents()), " done");
   if (c.failed() > 0) absl::StrAppend(&text, ", ", c.failed(), " failed");
   if (c.running() > 0) absl::StrAppend(&text, ", ", c.running(), " running");
   if (c.queued() > 0) absl::StrAppend(&text, ", ", c.queued(), " waiting");
@@ -169,7 +173,8 @@ std::string JobText(const v1::Job& job) {
   if (job.has_start_time()) rows.push_back({"started", TimeText(job.start_time(), kShownTime)});
   if (job.has_end_time()) rows.push_back({"ended", TimeText(job.end_time(), kShownTime)});
   if (job.has_expire_time())
-    rows.push_back({HasEnded(job.state()) ? "deleted" : "expires", TimeText(job.expire_time(), kShownTime)});
+    rows.push_back(
+        {HasEnded(job.state()) ? "kept until" : "expires", TimeText(job.expire_time(), kShownTime)});
   if (!job.status().message().empty() || !job.status().reason().empty())
     rows.push_back({"why", Printable(job.status().reason()) + ": " + Printable(job.status().message())});
   return Table(rows);

@@ -27,6 +27,8 @@ std::string JobText(const v1::Job& job);
 // A table with a header; "" without rows.
 std::string JobTable(const google::protobuf::RepeatedPtrField<v1::Job>& jobs, bool header);
 std::string ModelTable(const google::protobuf::RepeatedPtrField<v1::Model>& models);
+// "1 document", "12 documents"
+std::string DocumentsText(int64_t count);
 // "12 of 60 documents done, 1 failed"
 std::string CountsText(const v1::Job::Counts& counts);
 

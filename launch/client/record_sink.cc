@@ -31,14 +31,18 @@ void Display::Finish() {
   progress_.Finish();
 }
 
-RecordSink::RecordSink(std::shared_ptr<OutputLog> log, bool ordered, bool token_ids, const std::string& model,
-                       Display& display)
+RecordSink::RecordSink(std::shared_ptr<OutputLog> log, bool ordered, bool token_ids, Display& display)
     : log_(std::move(log)),
       ordered_(ordered, [this](const std::string& line) { return Write(line); }),
       display_(display) {
   context_.token_ids = token_ids;
-  context_.model = model;
   context_.created_unix_s = absl::ToUnixSeconds(absl::Now());
+}
+
+void RecordSink::SetModel(const std::string& model) {
+  const std::lock_guard lock(mutex_);
+  constexpr std::string_view kPrefix = "models/";
+  context_.model = model.starts_with(kPrefix) ? model.substr(kPrefix.size()) : model;
 }
 
 absl::Status RecordSink::Write(const std::string& line) {

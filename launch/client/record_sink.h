@@ -33,8 +33,10 @@ class Display {
 class RecordSink {
  public:
   // `log`: null for stdout. `ordered`: in the order of ordinals, see OrderedWriter.
-  RecordSink(std::shared_ptr<OutputLog> log, bool ordered, bool token_ids, const std::string& model,
-             Display& display);
+  RecordSink(std::shared_ptr<OutputLog> log, bool ordered, bool token_ids, Display& display);
+
+  // models/{model}, as OpenAI records name it without the prefix.
+  void SetModel(const std::string& model);
 
   // `params_sha256`: of the record. Errors are also said on stderr, the first 20 of them.
   absl::Status Put(int64_t ordinal, const DocumentResult& result, const std::string& params_sha256);

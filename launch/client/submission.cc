@@ -15,9 +15,6 @@ namespace {
 
 using service::Reason;
 
-// Below the 4 MiB of a message with room for ids and parameters.
-constexpr size_t kMostRequestBytes = size_t{3} << 20;
-
 int64_t Known(int64_t value, int64_t otherwise) { return value > 0 ? value : otherwise; }
 
 }  // namespace
@@ -57,12 +54,19 @@ absl::StatusOr<v1::Limits> FetchLimits(Session& session, const std::string& mode
   // A model that no worker has registered yet is CreateJob's to judge.
   if (!status.ok() && !absl::IsNotFound(status) && !absl::IsUnimplemented(status)) return status;
   v1::Limits limits = DefaultLimits();
+  limits.set_max_message_bytes(Known(told.max_message_bytes(), limits.max_message_bytes()));
   limits.set_max_chunk_bytes(Known(told.max_chunk_bytes(), limits.max_chunk_bytes()));
   limits.set_max_document_bytes(Known(told.max_document_bytes(), limits.max_document_bytes()));
   limits.set_max_inline_bytes(Known(told.max_inline_bytes(), limits.max_inline_bytes()));
   limits.set_max_job_documents(Known(told.max_job_documents(), limits.max_job_documents()));
   limits.set_max_job_bytes(Known(told.max_job_bytes(), limits.max_job_bytes()));
   return limits;
+}
+
+void Limit(const v1::Limits& limits, SubmissionOptions& options) {
+  options.inline_bytes = std::min(options.inline_bytes, limits.max_inline_bytes());
+  options.message_bytes = std::min(options.message_bytes, limits.max_message_bytes());
+  options.chunk_bytes = std::min(options.chunk_bytes, limits.max_chunk_bytes());
 }
 
 Submission::Submission(Session& session, SubmissionOptions options)
@@ -128,9 +132,9 @@ absl::Status Submission::Add(v1::Document document) {
   if (created_.name().empty()) {
     inline_bytes_ += static_cast<int64_t>(document.content().size());
     // Without adding up the whole request for every document.
-    const size_t framed = document.ByteSizeLong() + 16;
-    request_bytes_ += framed;
-    if (inline_bytes_ <= options_.inline_bytes && request_bytes_ <= kMostRequestBytes) {
+    request_bytes_ += static_cast<int64_t>(document.ByteSizeLong()) + 16;
+    // A quarter is for the job itself.
+    if (inline_bytes_ <= options_.inline_bytes && request_bytes_ <= options_.message_bytes / 4 * 3) {
       *request_.add_documents() = std::move(document);
       return absl::OkStatus();
     }

@@ -16,6 +16,7 @@ struct SubmissionOptions {
   v1::Job job;             // model, parameters, priority, labels, display name
   std::string request_id;  // never empty: calls are repeated
   int64_t inline_bytes = int64_t{1} << 20;
+  int64_t message_bytes = int64_t{4} << 20;
   int64_t chunk_bytes = int64_t{256} << 10;
   int parallel = 4;
   Patience patience = Patience::kConnect;
@@ -30,6 +31,9 @@ struct SubmissionOptions {
 // Limits of the server (its defaults where it does not tell), for a model or for any.
 v1::Limits DefaultLimits();
 absl::StatusOr<v1::Limits> FetchLimits(Session& session, const std::string& model);
+
+// Makes the sizes no greater than the server allows.
+void Limit(const v1::Limits& limits, SubmissionOptions& options);
 
 // One thread calls it. The content of CreateJob depends on the documents and options alone, so that a
 // repeated run makes the same call.
@@ -60,7 +64,7 @@ class Submission {
   SubmissionOptions options_;
   v1::CreateJobRequest request_;  // its documents are those that travel inline
   int64_t inline_bytes_ = 0;
-  size_t request_bytes_ = 0;
+  int64_t request_bytes_ = 0;
   int64_t documents_ = 0, bytes_ = 0;
   std::atomic<int64_t> refused_ = 0;
   v1::Job created_;

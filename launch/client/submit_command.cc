@@ -52,7 +52,7 @@ int SubmitRun::Run() {
   std::shared_ptr<OutputLog> log;
   if (!OpenOutput(flags_, source_.get(), {}, log, exit_code)) return exit_code;
   if (flags_.wait)
-    sink_ = std::make_unique<RecordSink>(log, false, flags_.return_token_ids, flags_.job.model(), display_);
+    sink_ = std::make_unique<RecordSink>(log, /*ordered=*/false, flags_.return_token_ids, display_);
   auto submission = Begin();
   if (!submission.ok()) return ReportRpc(session_, submission.status());
   const absl::Status sent = Send(**submission);
@@ -65,8 +65,7 @@ int SubmitRun::Run() {
   }
   const auto job = (*submission)->Finish();
   if (!job.ok()) return Failed(job.status(), (*submission)->name());
-  LOG(Info) << Printable(job->name()) << ": " << (*submission)->documents() << " documents, "
-            << (*submission)->bytes() << " bytes submitted";
+  LOG(Info) << Printable(job->name()) << ": " << DocumentsText(job->counts().documents()) << " submitted";
   if (flags_.wait) return Wait(*job);
   const int printed = Announce(*job);
   if (printed != kExitOk) return printed;
@@ -78,8 +77,7 @@ absl::StatusOr<std::unique_ptr<Submission>> SubmitRun::Begin() {
   SubmissionOptions options;
   options.job = flags_.job;
   options.request_id = request_id_;
-  options.inline_bytes = std::min(options.inline_bytes, limits.max_inline_bytes());
-  options.chunk_bytes = std::min(options.chunk_bytes, limits.max_chunk_bytes());
+  Limit(limits, options);
   options.parallel = flags_.parallel;
   options.repeated = !flags_.request_id.empty();
   options.refused = [this](const std::string& id, const absl::Status& status) {
@@ -161,6 +159,7 @@ int SubmitRun::Announce(const v1::Job& job) const {
 }
 
 int SubmitRun::Wait(const v1::Job& job) {
+  sink_->SetModel(job.model());
   std::thread watcher([&] {
     v1::Job now = job;
     FollowJob(session_, job,

@@ -45,6 +45,8 @@ const char* Advice(const absl::Status& error) {
       return "see `snapkv list`";
     case Reason::kModelNotFound:
       return "see `snapkv models`";
+    case Reason::kJobTooLarge:
+      return "`snapkv batch` splits its input into several jobs";
     case Reason::kQueueFull:
     case Reason::kQuotaExceeded:
     case Reason::kStorageFull:

@@ -209,7 +209,7 @@ std::string Progress::Bar(int columns) const {
   std::vector<std::string> parts;
   if (state_.failed > 0) parts.push_back(std::to_string(state_.failed) + " failed");
   if (const auto left = Remaining()) parts.push_back("about " + ShowEstimate(*left) + " left");
-  parts.push_back(Elapsed());
+  parts.push_back(Elapsed() + " so far");
   if (const auto rate = GeneratedRate()) parts.push_back(Rate(*rate) + " tok/s out");
   if (const auto rate = PromptRate()) parts.push_back(Rate(*rate) + " tok/s in");
   if (state_.open_tokens > 0 && state_.layers > 0)

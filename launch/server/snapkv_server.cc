@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "google/protobuf/stubs/logging.h"
 #include "kernels/base/log.h"
 #include "launch/exit_codes.h"
 #include "launch/server/flags.h"
@@ -52,6 +53,7 @@ int Main(int argc, char** argv) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);  // a file size limit is a full disk
+  google::protobuf::SetLogHandler(nullptr);  // damaged messages of clients are no news for our log
 
   auto server = service::Server::Start(flags.options);
   if (!server.ok()) {

@@ -102,6 +102,7 @@ TEST_F(ClientBatch, BothFormsAndBadLines) {
   EXPECT_EQ(by_id["line-7"]["error"]["reason"], "DOCUMENT_ID_DUPLICATE");
   const ordered_json& chat = by_id["chat"];
   EXPECT_EQ(chat["response"]["status_code"], 200);
+  EXPECT_EQ(chat["response"]["body"]["model"], "tiny");
   EXPECT_EQ(chat["response"]["body"]["choices"][0]["message"]["content"], "Summary of chat.");
   EXPECT_EQ(chat["response"]["body"]["usage"]["total_tokens"], 103);
   EXPECT_EQ(by_id["fails"]["response"]["status_code"], 400);

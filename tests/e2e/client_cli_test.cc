@@ -366,7 +366,7 @@ TEST(ClientErrors, Tokens) {
   EXPECT_EQ(good.exit_code, 0) << good.ToString();
   const auto unreadable =
       RunClientProgram(At(server, {"status", "j1", "--token-file", folder.Path("absent")}));
-  EXPECT_EQ(unreadable.exit_code, 3) << unreadable.ToString();
+  EXPECT_EQ(unreadable.exit_code, 4) << unreadable.ToString();
 }
 
 TEST(ClientErrors, BusyServerIsAskedAgain) {
@@ -412,7 +412,7 @@ TEST(ClientWatch, FollowsAJobToItsEndAcrossBrokenStreams) {
   const auto result = (*program)->Wait();
   EXPECT_EQ(result.exit_code, 1) << result.ToString();
   EXPECT_THAT(result.out, HasSubstr("SUCCEEDED"));
-  EXPECT_THAT(result.out, HasSubstr("1 of 1 documents done, 1 failed"));
+  EXPECT_THAT(result.out, HasSubstr("1 of 1 document done, 1 failed"));
   EXPECT_GE(server.calls("WatchJob"), 2);
 }
 

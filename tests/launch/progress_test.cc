@@ -73,7 +73,7 @@ TEST_F(ProgressTest, AutoIsABarOnATerminalOnly) {
 TEST_F(ProgressTest, TheBarSaysHowFar) {
   Progress progress(Options(ProgressMode::kBar));
   progress.Update({.total = 60});
-  EXPECT_EQ(Shown(), "[..............................]   0% 0/60 documents, 0 s");
+  EXPECT_EQ(Shown(), "[..............................]   0% 0/60 documents, 0 s so far");
   Advance(10);
   progress.Update({.total = 60,
                    .done = 9,
@@ -88,7 +88,7 @@ TEST_F(ProgressTest, TheBarSaysHowFar) {
   // 1000 tokens and half of 400 in 10 s; 30 of 60 documents left and 10 done in 10 s.
   EXPECT_THAT(
       Shown(),
-      HasSubstr(" 50% 30/60 documents, 1 failed, about 30 s left, 10 s, 5.0 tok/s out, 120 tok/s in"));
+      HasSubstr(" 50% 30/60 documents, 1 failed, about 30 s left, 10 s so far, 5.0 tok/s out, 120 tok/s in"));
   columns_ = 150;
   Advance(1);
   progress.Update({.total = 60,
@@ -97,7 +97,7 @@ TEST_F(ProgressTest, TheBarSaysHowFar) {
                    .active = 3,
                    .prompt_tokens = 1000,
                    .generated_tokens = 50});
-  EXPECT_THAT(Shown(), HasSubstr(" 16% 10/~60 documents, about 55 s left, 11 s, "));
+  EXPECT_THAT(Shown(), HasSubstr(" 16% 10/~60 documents, about 55 s left, 11 s so far, "));
   EXPECT_THAT(Shown(), HasSubstr(", 1000 + 50 tokens"));
   progress.Finish();
   EXPECT_EQ(Shown(), "") << "erased at the end";
@@ -106,7 +106,7 @@ TEST_F(ProgressTest, TheBarSaysHowFar) {
 TEST_F(ProgressTest, TheBarOfAnUnknownTotal) {
   Progress progress(Options(ProgressMode::kBar));
   progress.Update({.done = 3, .active = 1});
-  EXPECT_EQ(Shown(), "3 documents, 0 s, 1 active");
+  EXPECT_EQ(Shown(), "3 documents, 0 s so far, 1 active");
 }
 
 TEST_F(ProgressTest, NeverLongerThanTheLine) {
@@ -153,7 +153,7 @@ TEST_F(ProgressTest, AShorterBarLeavesNothingBehind) {
   progress.Update({.done = 100'000, .active = 8});
   Advance(0.5);
   progress.Update({.done = 5});
-  EXPECT_EQ(Shown(), "5 documents, 0 s");
+  EXPECT_EQ(Shown(), "5 documents, 0 s so far");
 }
 
 TEST_F(ProgressTest, LogLinesStandAboveTheBar) {

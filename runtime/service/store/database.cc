@@ -31,6 +31,10 @@ absl::Status StorageFullError(const std::string& what) {
 
 Rows::~Rows() {
   if (statement_ == nullptr) return;
+  if (!cached_) {
+    sqlite3_finalize(statement_);
+    return;
+  }
   sqlite3_reset(statement_);
   sqlite3_clear_bindings(statement_);
 }
@@ -90,15 +94,16 @@ Database::~Database() {
   sqlite3_close(handle_);
 }
 
-absl::StatusOr<Rows> Database::Prepare(const std::string& sql) {
-  sqlite3_stmt*& statement = statements_[sql];
+absl::StatusOr<Rows> Database::Prepare(const std::string& sql, bool cached) {
+  sqlite3_stmt* once = nullptr;
+  sqlite3_stmt*& statement = cached ? statements_[sql] : once;
   if (statement == nullptr) {
-    const int code = sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()),
-                                        SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
-    RETURN_IF_ERROR(ErrorOf(code));
+    const unsigned flags = cached ? SQLITE_PREPARE_PERSISTENT : 0;
+    RETURN_IF_ERROR(ErrorOf(
+        sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()), flags, &statement, nullptr)));
   }
   CHECK(!sqlite3_stmt_busy(statement));
-  return Rows(this, statement);
+  return Rows(this, statement, cached);
 }
 
 absl::Status Database::Execute(const std::string& sql) {

@@ -25,12 +25,15 @@ struct Blob {
 
 class Database;
 
-// One execution of a statement. The statement goes back to its connection's cache with it, so the same SQL
-// text cannot be executed again before.
+// One execution of a statement. A cached one goes back to its connection with it, so the same SQL text cannot
+// be executed again before.
 class Rows {
  public:
   Rows(Rows&& other) noexcept
-      : database_(other.database_), statement_(other.statement_), bound_(other.bound_) {
+      : database_(other.database_),
+        statement_(other.statement_),
+        cached_(other.cached_),
+        bound_(other.bound_) {
     other.statement_ = nullptr;
   }
   Rows& operator=(Rows&&) = delete;
@@ -51,9 +54,11 @@ class Rows {
 
  private:
   friend class Database;
-  Rows(Database* database, sqlite3_stmt* statement) : database_(database), statement_(statement) {}
+  Rows(Database* database, sqlite3_stmt* statement, bool cached)
+      : database_(database), statement_(statement), cached_(cached) {}
   Database* database_;
   sqlite3_stmt* statement_;
+  bool cached_;
   int bound_ = 0;
 };
 
@@ -69,13 +74,15 @@ class Database {
   // A statement with its parameters, ready for Next().
   template <class... Args>
   absl::StatusOr<Rows> Query(const std::string& sql, const Args&... args) {
-    ASSIGN_OR_RETURN(Rows rows, Prepare(sql));
+    ASSIGN_OR_RETURN(Rows rows, Prepare(sql, true));
     absl::Status status;
     ((status.ok() ? status = rows.Bind(args) : status), ...);
     RETURN_IF_ERROR(status);
     return rows;
   }
-  // The same, to its end. A broken UNIQUE is ALREADY_EXISTS.
+  // The same without parameters yet, not cached: for SQL that is put together from what a client sent.
+  absl::StatusOr<Rows> QueryOnce(const std::string& sql) { return Prepare(sql, false); }
+  // Query, to its end. A broken UNIQUE is ALREADY_EXISTS.
   template <class... Args>
   absl::Status Run(const std::string& sql, const Args&... args) {
     ASSIGN_OR_RETURN(Rows rows, Query(sql, args...));
@@ -93,7 +100,7 @@ class Database {
  private:
   friend class Rows;
   Database(std::string path, sqlite3* handle) : path_(std::move(path)), handle_(handle) {}
-  absl::StatusOr<Rows> Prepare(const std::string& sql);
+  absl::StatusOr<Rows> Prepare(const std::string& sql, bool cached);
   // The one place where SQLite's codes become ours.
   absl::Status ErrorOf(int code) const;
 

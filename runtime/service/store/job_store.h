@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// JobStore: the durable queue. Jobs, their documents, leases and results in one SQLite database, uploads as
-// files.
+// JobStore: the durable queue. Jobs, their documents, leases and results in one SQLite database; documents
+// that came inline (at most 1 MiB of a job) are in it, uploads are files beside it.
 //
 // Guarantees, whatever is killed at whatever moment:
-//   * what a call has answered is on disk (WAL, synchronous=FULL; files are written under another name,
-//   fsynced, renamed,
-//     and their folder is fsynced);
+//   * what a call has answered is on disk: WAL with synchronous=FULL; the bytes of an upload are fsynced
+//     before they count as committed, its file is renamed and its folder fsynced before it is complete;
 //   * every document of a job that ran has exactly one result: a result and the change of its document's
-//   state are one
-//     transaction, unique(job, document), and the attempt number fences late workers off;
+//     state are one transaction, unique(job, document), and (lease, attempt) fences late workers off;
 //   * sequences of a job's results are 1, 2, ... without gaps.
+//
+// A document's text is removed when it has its result, or when its job has ended.
 #pragma once
 
 #include <cstdint>
@@ -129,8 +129,9 @@ class JobStore {
   // deadline is computed after the lock is held.
   virtual absl::StatusOr<std::vector<v1::Lease>> AcquireLease(const std::string& worker,
                                                               const std::string& model, int count) = 0;
-  // Renews; those that are gone (LEASE_LOST: expired and reassigned or completed; CANCELLED) come back as
-  // events.
+  // Renews; those that are gone (LOST: expired and reassigned or completed; CANCELLED, which ends the lease)
+  // come back as events. A lease whose deadline has passed is present until Sweep takes it. The lease becomes
+  // `worker`'s: after a restart of the server its owner has another name.
   virtual absl::StatusOr<v1::RenewLeaseResponse> RenewLease(const std::string& worker,
                                                             absl::Span<const v1::LeaseRenewal> leases) = 0;
   // Up to `max_bytes` of the leased document from `offset`; empty at its end. LEASE_LOST, OUT_OF_RANGE /
@@ -138,7 +139,8 @@ class JobStore {
   virtual absl::StatusOr<std::string> ReadDocument(const std::string& lease, int32_t attempt, int64_t offset,
                                                    int64_t max_bytes) = 0;
   // The result, with its sequence, in one transaction with the document's state; the last one ends the job.
-  // LEASE_LOST for any lease that is not the document's present one; OK for a repeated call.
+  // LEASE_LOST for any lease that is not the document's present one, and the end of a cancelled one; OK for a
+  // repeated call. `worker` may be empty: the lease's owner.
   virtual absl::StatusOr<v1::Result> CompleteDocument(const v1::CompleteDocumentRequest& request,
                                                       const std::string& worker) = 0;
   // Final: as CompleteDocument with the status. Retry: queued again, without counting the attempt.

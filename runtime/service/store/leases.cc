@@ -251,8 +251,10 @@ absl::StatusOr<v1::Result> SqliteJobStore::Finish(Transaction& transaction, cons
   if (document.uploaded) transaction.RemoveFile(document.id);
   counts.set_running(counts.running() - 1);
   failed ? counts.set_failed(counts.failed() + 1) : counts.set_succeeded(counts.succeeded() + 1);
-  counts.set_prompt_tokens(counts.prompt_tokens() + result.usage().prompt_tokens());
-  counts.set_completion_tokens(counts.completion_tokens() + result.usage().completion_tokens());
+  // A worker's figures; what they are added to must not overflow.
+  const auto sane = [](int64_t tokens) { return std::clamp<int64_t>(tokens, 0, int64_t{1} << 40); };
+  counts.set_prompt_tokens(counts.prompt_tokens() + sane(result.usage().prompt_tokens()));
+  counts.set_completion_tokens(counts.completion_tokens() + sane(result.usage().completion_tokens()));
   transaction.Changed(job);
   transaction.Finished(*job, result);
   RETURN_IF_ERROR(transaction.EndIfDone(job));

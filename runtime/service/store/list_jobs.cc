@@ -89,7 +89,9 @@ absl::StatusOr<v1::ListJobsResponse> SqliteJobStore::ListJobs(const std::string&
   sql += " ORDER BY id DESC LIMIT ?";
   v1::ListJobsResponse response;
   RETURN_IF_ERROR(Read([&](Database& database) -> absl::Status {
-    ASSIGN_OR_RETURN(Rows rows, database.Query(sql, tenant, last));
+    ASSIGN_OR_RETURN(Rows rows, database.QueryOnce(sql));
+    RETURN_IF_ERROR(rows.Bind(tenant));
+    RETURN_IF_ERROR(rows.Bind(last));
     for (const FilterTerm& term : terms) RETURN_IF_ERROR(Bind(rows, term));
     // One more tells whether another page follows.
     RETURN_IF_ERROR(rows.Bind(int64_t{page_size} + 1));

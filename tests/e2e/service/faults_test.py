@@ -56,7 +56,8 @@ def full_disk(folder):
         server.restart()
         jobs = jobs_pb2_grpc.JobsStub(grpc.insecure_channel(server.address))
         for name in kept:
-            job = jobs.GetJob(jobs_pb2.GetJobRequest(name=name), timeout=20, wait_for_ready=True)
+            request = jobs_pb2.GetJobRequest(name=name)
+            job = harness.retried(lambda: jobs.GetJob(request, timeout=20, wait_for_ready=True))
             assert job.state == jobs_pb2.Job.QUEUED, job
         print("full disk: %d jobs kept, then STORAGE_FULL, then taken again" % len(kept))
         assert server.terminate() == 0
