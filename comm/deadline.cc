@@ -15,8 +15,9 @@ void Backoff::Pause() {
     sched_yield();
     return;
   }
-  rounds_ = kSpins + kYields;
-  std::this_thread::sleep_for(std::chrono::microseconds(50));
+  const bool naps = rounds_ <= kSpins + kYields + kNaps;
+  if (!naps) rounds_ = kSpins + kYields + kNaps;
+  std::this_thread::sleep_for(std::chrono::microseconds(naps ? 50 : 1000));
 }
 
 Watchdog::Watchdog(absl::Duration timeout, std::function<void()> expired) {

@@ -39,7 +39,7 @@ class Deadline {
 
 // Pauses between two rounds of polling: none at first, since a neighbour on another core answers within
 // microseconds; then the core is offered to others; then short sleeps, since more ranks than cores may
-// compute.
+// compute; then, when nothing has come for a tenth of a second, longer ones: ranks of a worker wait for days.
 class Backoff {
  public:
   void Pause();
@@ -52,6 +52,7 @@ class Backoff {
   static constexpr int kIdleEvery = 64;
   static constexpr int kSpins = 256;    // about 30 microseconds of polling
   static constexpr int kYields = 1024;  // ends after about a millisecond on a free core
+  static constexpr int kNaps = 1000;    // 0.05 ms each, and as much again to wake up
   int rounds_ = 0;
 };
 

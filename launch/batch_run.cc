@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "runtime/hash/sha256.h"
 #include "launch/report.h"
 #include "launch/signals.h"
 #include "runtime/model/safetensors.h"
@@ -19,20 +18,14 @@ namespace {
 constexpr absl::Duration kIdleWait = absl::Milliseconds(100);
 // Errors that one call of Next may turn into records before the engine gets its turn again.
 constexpr int kErrorsPerCall = 64;
-// Messages of failed documents on stderr; all of them are in the records.
+// Messages of failed and of shortened documents on stderr; all of them are in the records.
 constexpr int64_t kMostErrorsShown = 20;
 constexpr size_t kMostRows = 20;  // of the closing table
 
-// Draws that differ between documents, and are the same for a document wherever it stands in a batch.
-uint64_t SeedOf(uint64_t seed, const std::string& id) {
-  const std::string hash = runtime::Sha256Hex(std::to_string(seed) + "\n" + id);
-  return std::stoull(hash.substr(0, 16), nullptr, 16);
-}
-
-// The reason of an engine's error.
-DocumentError EngineError(const absl::Status& status, int64_t line) {
-  const bool memory = absl::IsResourceExhausted(status);
-  return {status, memory ? "OUT_OF_MEMORY" : "INTERNAL", line, 0};
+std::vector<ClosingRow> Values(const std::map<int64_t, ClosingRow>& rows) {
+  std::vector<ClosingRow> values;
+  for (const auto& [sequence, row] : rows) values.push_back(row);
+  return values;
 }
 
 }  // namespace
@@ -53,15 +46,27 @@ std::string BatchRun::Describe() const {
 }
 
 void BatchRun::LogClosing(const std::vector<int64_t>& peak_bytes) const {
-  if (options_.one_text || flags_.progress == ProgressMode::kNone) return;
+  if (flags_.progress == ProgressMode::kNone) return;
+  const int64_t documents = totals_.done + totals_.failed;
+  if (documents == 0) {
+    if (end_ == End::kNone && totals_.skipped > 0)
+      LOG(Info) << NothingToDoLine(totals_.skipped, options_.failed_before);
+    return;
+  }
+  if (options_.one_text) return;
   BatchTotals totals = totals_;
   totals.seconds = absl::ToDoubleSeconds(absl::Now() - start_);
   LOG(Info) << ClosingLine(totals);
-  if (rows_.size() > kMostRows) return;
-  std::vector<RankPeak> ranks;
-  for (size_t r = 0; r < peak_bytes.size(); ++r) ranks.push_back({static_cast<int>(r), peak_bytes[r]});
+  if (flags_.log_format == LogFormat::kJson) return;
   // No log lines: they would have a prefix each.
-  const std::string table = ClosingTable(rows_, ranks);
+  std::string table;
+  if (static_cast<size_t>(documents) <= kMostRows) {
+    std::vector<RankPeak> ranks;
+    for (size_t r = 0; r < peak_bytes.size(); ++r) ranks.push_back({static_cast<int>(r), peak_bytes[r]});
+    table = ClosingTable(Values(rows_), ranks);
+  } else {
+    table = FailedList(Values(failed_), totals_.failed);
+  }
   std::fwrite(table.data(), 1, table.size(), stderr);
 }
 
@@ -84,13 +89,17 @@ void BatchRun::OnSignal(int signal) {
   StopFor(End::kSignal);
   LOG(Warning) << (signal == SIGINT ? "interrupted" : "asked to end") << ": " << open_.size()
                << (open_.size() == 1 ? " open document is" : " open documents are")
-               << " finished first; a second signal ends at once";
+               << " finished first; a second signal ends at once" << ResumeAdvice();
+}
+
+std::string BatchRun::ResumeAdvice() const {
+  return options_.resumable ? "; for the rest start again with --resume" : "";
 }
 
 void BatchRun::CheckStops() {
   if (!writer_.status().ok()) StopFor(End::kOutput);
   if (flags_.time_limit_s > 0 && absl::Now() - start_ >= absl::Seconds(flags_.time_limit_s)) {
-    if (end_ == End::kNone) LOG(Warning) << "--time-limit: no further document is started";
+    if (end_ == End::kNone) LOG(Warning) << "--time-limit: no further document is started" << ResumeAdvice();
     StopFor(End::kTimeLimit);
   }
 }
@@ -107,7 +116,7 @@ bool BatchRun::TakeDocument(absl::Duration wait) {
       if (!failure_.ok()) StopFor(End::kInput);
     }
     if (state != DocumentQueue::State::kDocument) return false;
-    if (prepared.error.ok()) prepared.error = CheckCacheBytes(prepared);
+    if (prepared.error.ok()) prepared.error = CheckCache(prepared);
     if (prepared.error.ok()) {
       next_ = std::move(prepared);
       return true;
@@ -118,14 +127,11 @@ bool BatchRun::TakeDocument(absl::Duration wait) {
   return false;
 }
 
-DocumentError BatchRun::CheckCacheBytes(const PreparedDocument& prepared) const {
+DocumentError BatchRun::CheckCache(const PreparedDocument& prepared) const {
   const int64_t bytes = runtime::DecodeCacheBytes(*options_.config, options_.dtype, flags_.compression,
                                                   static_cast<int64_t>(prepared.tokens.size()),
                                                   prepared.document.params.max_tokens);
-  if (flags_.cache_bytes == 0 || bytes <= flags_.cache_bytes) return {};
-  return {ResourceExhausted("the document's cache takes ", bytes, " bytes, --cache-bytes allows ",
-                            flags_.cache_bytes, "; raise it, or lower --capacity or --max-tokens"),
-          "CACHE_EXCEEDED", prepared.document.line, 0};
+  return CheckCacheBytes(bytes, flags_.cache_bytes, prepared.document.line);
 }
 
 runtime::BatchDriver::Supply BatchRun::Next(bool idle, runtime::Prompt& prompt) {
@@ -146,32 +152,24 @@ runtime::Prompt BatchRun::MakePrompt(PreparedDocument prepared, int64_t sequence
   runtime::Prompt prompt;
   prompt.ticket = sequence;
   prompt.compression = flags_.compression;
-  prompt.generation = MakeGenerateOptions(prepared.document);
+  prompt.generation = MakeGenerateOptions(prepared.document.params, prepared.document.id, flags_.ignore_eos);
+  if (streams()) prompt.generation.on_text = [this](const std::string& text) { writer_.Stream(text); };
   prompt.keep_selections = !flags_.dump_selection.empty();
   OpenDocument& open = open_[sequence];
   open.result.prompt_tokens = static_cast<int64_t>(prepared.tokens.size());
   open.result.truncated = prepared.truncated;
+  if (prepared.truncated.has_value()) LogTruncated(prepared.document.id, *prepared.truncated);
   prompt.tokens = std::move(prepared.tokens);
   open.read = prepared.read;
   open.document = std::move(prepared.document);
   return prompt;
 }
 
-runtime::GenerateOptions BatchRun::MakeGenerateOptions(const Document& document) {
-  const DocumentParams& p = document.params;
-  runtime::GenerateOptions options;
-  options.max_tokens = p.max_tokens;
-  options.sampling.temperature = static_cast<float>(p.temperature);
-  options.sampling.top_k = p.top_k;
-  options.sampling.top_p = p.top_p;
-  options.sampling.min_p = p.min_p;
-  options.sampling.repeat_penalty = static_cast<float>(p.repeat_penalty);
-  options.sampling.seed = SeedOf(p.seed, document.id);
-  options.ignore_eos = flags_.ignore_eos;
-  options.stops = p.stops;
-  options.stop_token_ids = p.stop_token_ids;
-  if (streams()) options.on_text = [this](const std::string& text) { writer_.Stream(text); };
-  return options;
+void BatchRun::LogTruncated(const std::string& id, const Truncation& cut) {
+  if (++cuts_shown_ > kMostErrorsShown) return;
+  LOG(Warning) << id << ": " << cut.tokens_removed << " of " << cut.tokens_full << " prompt tokens ("
+               << cut.bytes_removed << " bytes in the middle) are left out to fit the context";
+  if (cuts_shown_ == kMostErrorsShown) LOG(Warning) << "further shortened documents are not named here";
 }
 
 void BatchRun::OnPrefillStarted(int64_t ticket) {
@@ -183,7 +181,9 @@ void BatchRun::OnPrefillStarted(int64_t ticket) {
 void BatchRun::OnProgress(int64_t layers_done, int64_t layers, int64_t open_documents,
                           int64_t tokens_generated) {
   ProgressState state;
-  state.total = options_.documents;
+  const ItemCount count = options_.count_documents();
+  state.total = count.items;
+  state.total_exact = count.exact;
   state.done = totals_.done;
   state.failed = totals_.failed;
   state.skipped = totals_.skipped;
@@ -200,11 +200,7 @@ void BatchRun::OnProgress(int64_t layers_done, int64_t layers, int64_t open_docu
 
 void BatchRun::OnPrefilled(int64_t ticket, const runtime::PrefillResult& result, double seconds) {
   DocumentResult& r = open_.at(ticket).result;
-  r.rows_full = result.rows_full;
-  r.rows_kept = result.rows_kept;
-  r.bytes_full = result.bytes_full;
-  r.bytes_kept = result.bytes_kept;
-  r.prefill_s = seconds;
+  SetPrefill(result, seconds, r);
   totals_.prompt_tokens += r.prompt_tokens;
   totals_.prefill_seconds += seconds;
   if (const absl::Status written = WriteDumps(result); !written.ok()) {
@@ -225,17 +221,14 @@ void BatchRun::OnFinished(int64_t ticket, absl::StatusOr<runtime::Generation> ge
   }
   r.id = document.id;
   r.form = document.form;
-  r.text = std::move(generation->text);
-  r.token_ids = std::move(generation->token_ids);
-  r.finish_reason = generation->finish_reason;
-  r.policy = PolicyName(flags_.compression.policy);
-  r.decode_s = times.decode_s;
+  SetGeneration(*std::move(generation), times, flags_.compression.policy, r);
   ++totals_.done;
   totals_.generated_tokens += static_cast<int64_t>(r.token_ids.size());
+  totals_.decode_seconds = times.batch_decode_s;
   if (flags_.output_format() == OutputFormat::kText && r.finish_reason == "length" && options_.one_text)
     LOG(Info) << "the text stops at --max-tokens " << document.params.max_tokens;
   writer_.Put(ticket, Render(r));
-  if (rows_.size() <= kMostRows) rows_.push_back(ToClosingRow(r));
+  if (rows_.size() < kMostRows) rows_[ticket] = ToClosingRow(r);
 }
 
 std::string BatchRun::Render(const DocumentResult& result) const {
@@ -249,13 +242,14 @@ void BatchRun::Reject(int64_t sequence, const Document& document, const Document
   ++totals_.failed;
   if (++errors_shown_ <= kMostErrorsShown) {
     LOG(Error) << ErrorLine(document, error);
-    if (errors_shown_ == kMostErrorsShown) LOG(Error) << "further errors are in the records only";
+    if (errors_shown_ == kMostErrorsShown) LOG(Error) << "further errors are not shown here";
   }
   DocumentResult result;
   result.id = document.id;
   result.form = document.form;
   result.error = error;
-  if (rows_.size() <= kMostRows) rows_.push_back(ToClosingRow(result));
+  if (rows_.size() < kMostRows) rows_[sequence] = ToClosingRow(result);
+  if (failed_.size() < kMostRows) failed_[sequence] = ToClosingRow(result);
   writer_.Put(sequence, Render(result));
 }
 
@@ -284,7 +278,8 @@ absl::Status BatchRun::WriteDumps(const runtime::PrefillResult& prefill) const {
 }
 
 int BatchRun::Finish() {
-  const bool nothing = totals_.done == 0 && totals_.failed == 0 && end_ != End::kNone;
+  const bool nothing = totals_.done == 0 && totals_.failed == 0 &&
+                       (end_ != End::kNone || options_.count_documents().items == 0);
   const absl::Status written = writer_.Finish(/*discard_if_empty=*/nothing);
   progress_.Finish();
   if (!written.ok() || end_ == End::kOutput)
@@ -300,6 +295,8 @@ int BatchRun::Finish() {
     case End::kTimeLimit:
       return kExitTimeLimit;
     default:
+      if (const ItemCount count = options_.count_documents(); count.exact && count.items == 0)
+        return Report(NotFound(kEmptyInput), kExitInputUnreadable);
       return totals_.failed + options_.failed_before > 0 ? kExitDocumentsFailed : kExitOk;
   }
 }

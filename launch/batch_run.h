@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,7 +12,9 @@
 #include <vector>
 
 #include "launch/document_queue.h"
+#include "launch/document_run.h"
 #include "launch/flags.h"
+#include "launch/input/document_source.h"
 #include "launch/output/closing.h"
 #include "launch/output/progress.h"
 #include "launch/output/record.h"
@@ -28,12 +31,14 @@ struct BatchRunOptions {
   // The only document is one text: no headings, and on stdout it appears as it is made.
   bool one_text = false;
   ProgressOptions progress;
-  int64_t documents = -1;     // if known
+  // How many documents there are; called now and then by the thread that runs the batch.
+  std::function<ItemCount()> count_documents;
   int64_t skipped = 0;        // that --resume found
   int64_t failed_before = 0;  // of these
+  bool resumable = false;     // the output can be gone on with
 };
 
-class BatchRun final : public runtime::BatchDriver {
+class BatchRun final : public DocumentRun {
  public:
   // `writer` and what the options point to must outlive it.
   BatchRun(const BatchRunOptions& options, std::unique_ptr<DocumentQueue> queue, ResultWriter& writer);
@@ -50,17 +55,19 @@ class BatchRun final : public runtime::BatchDriver {
   void OnFinished(int64_t ticket, absl::StatusOr<runtime::Generation> generation,
                   const runtime::DocumentTimes& times) override;
   bool Abandoned() override { return !writer_.status().ok(); }
+  bool Cancelled(int64_t) override { return false; }
   void OnSignal(int signal) override;
 
   // After the last document: waits for the writer and says how it went. The exit code; 6 takes precedence,
   // and 1 is for a batch that came to its end.
-  int Finish();
+  int Finish() override;
 
-  const BatchTotals& totals() const { return totals_; }
-  // What LOG says at the start: the first prompt's length if it is the only one.
-  std::string Describe() const;
-  // A line and, for a few documents, a table with the peak memory of each rank; nothing for one document.
-  void LogClosing(const std::vector<int64_t>& peak_bytes) const;
+  const BatchTotals& totals() const override { return totals_; }
+  // The first prompt's length if it is the only one.
+  std::string Describe() const override;
+  // After Finish: a line and, for a few documents, a table with the peak memory of each rank, for many a list
+  // of those that failed; nothing for one text, unless there was nothing to do.
+  void LogClosing(const std::vector<int64_t>& peak_bytes) const override;
 
  private:
   struct OpenDocument {
@@ -74,15 +81,17 @@ class BatchRun final : public runtime::BatchDriver {
   bool TakeDocument(absl::Duration wait);
   // Stops taking documents, for the first reason given.
   void StopFor(End reason);
-  DocumentError CheckCacheBytes(const PreparedDocument& prepared) const;
+  DocumentError CheckCache(const PreparedDocument& prepared) const;
   // The text goes to stdout while it is made.
   bool streams() const {
     return options_.one_text && flags_.to_stdout() && flags_.output_format() == OutputFormat::kText;
   }
   void CheckStops();
   void Reject(int64_t sequence, const Document& document, const DocumentError& error);
+  void LogTruncated(const std::string& id, const Truncation& cut);
+  // " for the rest start again with --resume" where that can be done.
+  std::string ResumeAdvice() const;
   absl::Status WriteDumps(const runtime::PrefillResult& result) const;
-  runtime::GenerateOptions MakeGenerateOptions(const Document& document);
   runtime::Prompt MakePrompt(PreparedDocument prepared, int64_t sequence);
   std::string Render(const DocumentResult& result) const;
 
@@ -100,9 +109,11 @@ class BatchRun final : public runtime::BatchDriver {
   int signal_ = 0;
   absl::Status failure_;  // of the input or a dump
   int64_t errors_shown_ = 0;
+  int64_t cuts_shown_ = 0;
   int64_t prefilling_ = 0;  // ticket
   BatchTotals totals_;
-  std::vector<ClosingRow> rows_;
+  std::map<int64_t, ClosingRow> rows_;    // by sequence, of a few documents
+  std::map<int64_t, ClosingRow> failed_;  // of the first that failed
 };
 
 }  // namespace snapkv::launch

@@ -27,7 +27,7 @@ say ""
 say ""
 say "Each document was prefilled by 2 ranks, compressed by SnapKV, and decoded together with the others on rank 0, by a
 model of 135 million parameters. Next:
-  ./launch/run.sh -n 2 --model smollm2 --input YOUR.txt        your own text (up to about 3,000 words with this model)
+  ./launch/run.sh -n 2 --model smollm2 --input YOUR.txt        your own text (beyond some 1,500 words this model invents facts)
   ./launch/run.sh -n 2 --model smollm2 --input FOLDER --output out.jsonl
                                                                a batch with records; docs/batch.md has all about it
   ./launch/run.sh -n 2 --model PATH/TO/MODEL.gguf --input ...  a better model: any Llama or Qwen2 GGUF

@@ -4,15 +4,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "launch/exit_codes.h"
+#include "launch/flag_types.h"
 #include "launch/output/output_files.h"
-#include "runtime/text/utf8.h"
+#include "launch/param_flags.h"
 
 #ifndef SNAPKV_VERSION
 #error "SNAPKV_VERSION comes from CMake"
@@ -24,115 +24,6 @@ namespace {
 using kernels::GroupMode;
 using kernels::PoolMode;
 using runtime::CachePolicy;
-
-// Checks of one value; CLI11 puts the flag's name in front of the text, "" is success.
-std::string NotEmpty(const std::string& value) { return value.empty() ? "must not be empty" : ""; }
-
-std::string IsUtf8(const std::string& value) {
-  const auto bad = runtime::ValidateUtf8(value);
-  return bad.has_value() ? "is not UTF-8 at byte offset " + std::to_string(*bad) : "";
-}
-
-std::string IsFileName(const std::string& value) {
-  return value == "-" ? "- is stdout, which has the result: name a file" : NotEmpty(value);
-}
-
-// CLI11 takes "-1" for the largest number and cuts what is larger.
-std::string IsUnsigned(const std::string& value) {
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error == std::errc() && end == value.data() + value.size()) return "";
-  return "'" + value + "' is not a whole number from 0 to " + std::to_string(UINT64_MAX);
-}
-
-// "64K" -> 65536; nullopt for anything that is no such number.
-std::optional<int64_t> ParseBytes(const std::string& text) {
-  int64_t number = 0;
-  const char* const last = text.data() + text.size();
-  auto [end, error] = std::from_chars(text.data(), last, number);
-  if (error != std::errc() || number < 0) return std::nullopt;
-  int shift = 0;
-  if (end != last) {
-    const size_t unit = std::string("KMGT").find(*end++);
-    if (unit == std::string::npos || end != last) return std::nullopt;
-    shift = 10 * (static_cast<int>(unit) + 1);
-  }
-  if (number > INT64_MAX >> shift) return std::nullopt;
-  return number << shift;
-}
-
-std::string ShowBytes(int64_t bytes) {
-  const char* const units[] = {"", "K", "M", "G", "T"};
-  size_t unit = 0;
-  for (; bytes != 0 && bytes % 1024 == 0 && unit < 4; ++unit) bytes /= 1024;
-  return absl::StrCat(bytes, units[unit]);
-}
-
-// CLI::Range lets NaN pass.
-auto RealRange(double least, double most) {
-  return [least, most](const std::string& value) {
-    double number = 0;
-    if (CLI::detail::lexical_cast(value, number) && number >= least && number <= most) return std::string();
-    return absl::StrCat("'", value, "' is not a number from ", least, " to ", most);
-  };
-}
-
-// A repeatable flag of texts, read as results() after parsing: CLI11 would take "[a,b]" for two and "{}" for
-// none.
-CLI::Option* AddTexts(CLI::App& app, const std::string& name, std::vector<std::string>& values,
-                      const std::string& help) {
-  return app.add_option(name, values, help)
-      ->check(NotEmpty)
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
-}
-
-// A flag of bytes, at least 1, with an optional unit: K, M, G, T are powers of 1024.
-CLI::Option* AddBytes(CLI::App& app, const std::string& group, const std::string& name, int64_t& value,
-                      const std::string& help, int64_t least = 1) {
-  return app
-      .add_option_function<std::string>(
-          name,
-          [&value, name, least](const std::string& text) {
-            const auto bytes = ParseBytes(text);
-            if (!bytes.has_value() || *bytes < least) {
-              throw CLI::ValidationError(name, absl::StrCat("'", text, "' is not a number of bytes from ",
-                                                            least, "; write e.g. 500000, 64K, 16M or 2G"));
-            }
-            value = *bytes;
-          },
-          help)
-      ->type_name("BYTES")
-      ->default_str(ShowBytes(value))
-      ->group(group);
-}
-
-// A flag that takes one of a few words.
-template <class T>
-void AddChoice(CLI::App& app, const std::string& group, const std::string& name, T& value,
-               const std::string& help, std::vector<std::pair<std::string, T>> choices) {
-  std::string shown, fallback;
-  for (const auto& [word, choice] : choices) {
-    shown += (shown.empty() ? "" : "|") + word;
-    if (choice == value) fallback = word;
-  }
-  app.add_option_function<std::string>(
-         name,
-         [&value, choices, name, shown](const std::string& word) {
-           for (const auto& [known, choice] : choices) {
-             if (word == known) {
-               value = choice;
-               return;
-             }
-           }
-           throw CLI::ValidationError(name, "'" + word + "' is not one of " + shown);
-         },
-         help)
-      ->type_name(shown)
-      ->default_str(fallback)
-      ->group(group);
-}
 
 // The words that `name` has for `values`.
 template <class T>
@@ -168,9 +59,7 @@ void AddInputFlags(CLI::App& app, Flags& f) {
       AddTexts(app, "--input", f.inputs,
                "text file, JSONL file, folder (its *.txt and *.md), pattern, or - for stdin; repeatable")
           ->group(group);
-  AddChoice(app, group, "--input-format", f.input_format,
-            "of files; auto: *.jsonl and *.ndjson are JSONL, all else and stdin text",
-            {{"auto", InputFormat::kAuto}, {"text", InputFormat::kText}, {"jsonl", InputFormat::kJsonl}});
+  AddInputFormatFlag(app, group, f.input_format);
   CLI::Option* const prompt =
       app.add_option("--prompt", f.params.prompt,
                      "the question; it stands after the document, so that the window sees it")
@@ -181,8 +70,7 @@ void AddInputFlags(CLI::App& app, Flags& f) {
       app.add_option("--system", f.params.system, "system message (default: the model's own)")
           ->check(IsUtf8)
           ->group(group);
-  AddChoice(app, group, "--encoding", f.encoding, "of the input; latin1 is converted",
-            {{"utf-8", std::string("utf-8")}, {"latin1", std::string("latin1")}});
+  AddEncodingFlag(app, group, f.encoding);
   CLI::Option* const raw =
       app.add_flag(
              "--raw", f.raw,
@@ -205,8 +93,7 @@ void AddInputFlags(CLI::App& app, Flags& f) {
             {{"error", Overflow::kError}, {"middle", Overflow::kMiddle}});
   app.add_flag("--strict", f.strict, "the first bad line or document ends the batch (exit code 7)")
       ->group(group);
-  AddBytes(app, group, "--max-document-bytes", f.max_document_bytes, "a longer document is an error");
-  AddBytes(app, group, "--max-line-bytes", f.max_line_bytes, "a longer JSONL line is an error");
+  AddInputLimitFlags(app, group, f.max_document_bytes, f.max_line_bytes);
   app.add_option("--context", f.context, "limit of prompt plus generated tokens; 0: the model's")
       ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
       ->capture_default_str()
@@ -240,44 +127,9 @@ void AddCompressionFlags(CLI::App& app, Flags& f) {
 void AddGenerationFlags(CLI::App& app, Flags& f) {
   const std::string group = "Generation";
   DocumentParams& p = f.params;
-  app.add_option("--max-tokens", p.max_tokens, "tokens to generate at most")
-      ->check(CLI::Range(int64_t{1}, int64_t{INT32_MAX}))
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--temperature", p.temperature, "0 takes the likeliest token")
-      ->check(RealRange(0, 100))
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--top-k", p.top_k, "draw from the k likeliest tokens; 0: off")
-      ->check(CLI::Range(int64_t{0}, int64_t{INT32_MAX}))
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--top-p", p.top_p,
-                 "draw from the likeliest tokens that together have this probability; 1: off")
-      ->check(RealRange(1e-6, 1))
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--min-p", p.min_p, "draw from tokens at least this probable beside the likeliest; 0: off")
-      ->check(RealRange(0, 1))
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--repeat-penalty", p.repeat_penalty,
-                 "divides the logits of tokens generated before; 1: off")
-      ->check(RealRange(0.01, 100))
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--seed", p.seed, "of sampling; a document's draws depend on it and the document's id")
-      ->check(IsUnsigned)
-      ->capture_default_str()
-      ->group(group);
+  AddSamplingFlags(app, group, p, /*show_defaults=*/true);
   app.add_flag("--ignore-eos", f.ignore_eos, "generate --max-tokens tokens whatever they are")->group(group);
-  AddTexts(app, "--stop", p.stops, "text that ends the summary; repeatable")->check(IsUtf8)->group(group);
-  app.add_option("--stop-token-id", p.stop_token_ids, "token that ends the summary; repeatable")
-      ->check(CLI::Range(0, INT32_MAX))
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all()
-      ->group(group);
+  AddStopFlags(app, group, p);
 }
 
 void AddBatchFlags(CLI::App& app, Flags& f) {
@@ -296,12 +148,7 @@ void AddBatchFlags(CLI::App& app, Flags& f) {
       ->check(RealRange(0, 1e9))
       ->capture_default_str()
       ->group(group);
-  AddChoice(app, group, "--progress", f.progress,
-            "on stderr; auto: a bar on a terminal, else a line every 30 s",
-            {{"auto", ProgressMode::kAuto},
-             {"bar", ProgressMode::kBar},
-             {"lines", ProgressMode::kLines},
-             {"none", ProgressMode::kNone}});
+  AddProgressFlag(app, group, f.progress);
 }
 
 void AddOutputFlags(CLI::App& app, Flags& f) {
@@ -341,6 +188,53 @@ void AddOutputFlags(CLI::App& app, Flags& f) {
       ->group(group);
 }
 
+void AddWorkerFlags(CLI::App& app, Flags& f) {
+  const std::string group = "Server";
+  AddServerFlags(app, f.server);
+  app.get_option("--server")
+      ->envname("")  // else a variable meant for the client would turn every run into a worker
+      ->description("job server HOST:PORT: take documents from it until told to end, instead of --input");
+  app.add_option("--model-name", f.model_name,
+                 "name that jobs know the model by (default: its file's name without .gguf)")
+      ->check(NotEmpty)
+      ->group(group);
+  app.add_option("--lease-ahead", f.lease_ahead,
+                 "documents that are read ahead of the --max-batch that decode")
+      ->check(CLI::Range(int64_t{0}, int64_t{64}))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--hold-results", f.hold_results,
+                 "while so many results wait for the server, no document is begun")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--connect-timeout", f.connect_timeout_s,
+                 "seconds the server may be away at the start, then exit code 4; 0: for ever")
+      ->check(RealRange(0, 1e9))
+      ->capture_default_str()
+      ->group(group);
+}
+
+// What has no meaning beside --server, and the other way round.
+absl::Status CheckWorkerFlags(const CLI::App& app, const Flags& f) {
+  if (!f.worker()) {
+    for (const char* flag : {"--token-file", "--tls", "--tls-ca", "--tls-cert", "--tls-key", "--model-name",
+                             "--lease-ahead", "--hold-results", "--connect-timeout"}) {
+      if (app.count(flag) > 0) return InvalidArgument(flag, " has no meaning without --server");
+    }
+    return app.count("--server") > 0 ? InvalidArgument("--server: give HOST:PORT") : absl::OkStatus();
+  }
+  for (const char* flag :
+       {"--input", "--input-format", "--encoding", "--raw", "--token-ids", "--strict", "--max-line-bytes",
+        "--output", "--format", "--force", "--resume", "--retry-errors", "--ordered", "--return-token-ids",
+        "--dump-selection", "--dump-logits", "--dry-run", "--print-tokens", "--list-models"}) {
+    if (app.count(flag) > 0)
+      return InvalidArgument(
+          flag, " has no meaning with --server: documents come from the server, and results go there");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckOutputFlags(const Flags& f) {
   const bool to_file = !f.output.empty() && f.output != "-";
   if (f.force && f.output.empty()) return InvalidArgument("--force has no meaning without --output");
@@ -360,8 +254,15 @@ absl::Status CheckTogether(Flags& f) {
   if (f.list_models) return absl::OkStatus();
   if (f.model.empty())
     return InvalidArgument("--model is required: a GGUF file, or a name from --list-models");
+  if (f.log_format == LogFormat::kJson) {
+    if (f.progress == ProgressMode::kBar)
+      return InvalidArgument("--progress bar is for people, --log-format json for programs: choose one");
+    if (f.progress == ProgressMode::kAuto) f.progress = ProgressMode::kLines;
+  }
+  if (f.worker()) return runtime::ValidateCompression(f.compression);
   if (f.token_ids.empty() && f.inputs.empty())
-    return InvalidArgument("--input is required: a file or folder, or - for stdin (or --token-ids)");
+    return InvalidArgument(
+        "--input is required: a file or folder, or - for stdin (or --token-ids, or --server)");
   RETURN_IF_ERROR(CheckOutputFlags(f));
   f.return_token_ids |= !f.token_ids.empty();
   return runtime::ValidateCompression(f.compression);
@@ -403,9 +304,11 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, bool print, Fla
   app.footer(
       "Examples:\n  mpirun -np 4 snapkv-prefill --model smollm2 --input report.txt --capacity 1024\n"
       "  mpirun -np 4 snapkv-prefill --model smollm2 --input docs.jsonl --output out.jsonl --resume\n"
-      "Exit codes: 0 done, 1 some documents failed, 2 usage, 3 input or model unreadable, 6 output not "
-      "writable, 7 the job\n"
-      "failed, 70 a rank was lost or late, 124 --time-limit, 130 SIGINT, 143 SIGTERM (open documents are "
+      "  mpirun -np 4 snapkv-prefill --model smollm2 --server 127.0.0.1:7411\n"
+      "Exit codes: 0 done, 1 some documents failed, 2 usage, 3 input or model unreadable, or no document, 4 "
+      "server not\n"
+      "reached, 5 refused by it, 6 output not writable, 7 the job failed, 70 a rank was lost or late,\n"
+      "124 --time-limit, 130 SIGINT, 143 SIGTERM (open documents are "
       "finished first;\n"
       "after 70, 124, 130 and 143 start again with --resume).");
   AddInputFlags(app, flags);
@@ -414,6 +317,9 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, bool print, Fla
   AddBatchFlags(app, flags);
   AddModelFlags(app, flags);
   AddOutputFlags(app, flags);
+  AddWorkerFlags(app, flags);
+  AddChoice(app, "Other", "--log-format", flags.log_format, "of what is said on stderr",
+            {{"text", LogFormat::kText}, {"json", LogFormat::kJson}});
   app.add_flag("--dry-run", flags.dry_run, "check everything, print what would be done, load no weights")
       ->group("Other");
   app.add_flag("--print-tokens", flags.print_tokens, "print the prompt's tokens, one a line, and end")
@@ -428,7 +334,8 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, bool print, Fla
     app.parse(argc, argv);
     flags.params.stops = app.get_option("--stop")->results();
     flags.inputs = app.get_option("--input")->results();
-    status = CheckTogether(flags);
+    status = CheckWorkerFlags(app, flags);
+    if (status.ok()) status = CheckTogether(flags);
   } catch (const CLI::CallForHelp&) {
     return print ? ShowText(app.help()) : kExitOk;
   } catch (const CLI::CallForVersion& e) {

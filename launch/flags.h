@@ -12,11 +12,13 @@
 #include "launch/input/input_files.h"
 #include "launch/output/progress.h"
 #include "launch/prompt_builder.h"
+#include "launch/rpc/channel.h"
 #include "runtime/engine/context.h"
 
 namespace snapkv::launch {
 
 enum class OutputFormat : uint8_t { kText, kJsonl };
+enum class LogFormat : uint8_t { kText, kJson };
 enum class DTypeChoice : uint8_t { kAuto, kF32, kBf16 };
 
 struct Flags {
@@ -48,6 +50,12 @@ struct Flags {
   bool ordered = false;
   bool return_token_ids = false;
   ProgressMode progress = ProgressMode::kAuto;
+  ServerAddress server;    // server.server not empty: a worker
+  std::string model_name;  // that the worker registers; empty: of the model's file
+  int64_t lease_ahead = 4;
+  int64_t hold_results = 256;
+  double connect_timeout_s = 0;  // 0: none
+  LogFormat log_format = LogFormat::kText;
   std::string stats;
   std::string dump_selection;
   std::string dump_logits;
@@ -55,6 +63,8 @@ struct Flags {
   bool print_tokens = false;
   bool list_models = false;
 
+  // Documents come from a job server.
+  bool worker() const { return !server.server.empty(); }
   bool to_stdout() const { return output.empty() || output == "-"; }
   bool reads_jsonl() const;
   OutputFormat output_format() const {

@@ -2,6 +2,8 @@
 // From flags to a running batch.
 #include "launch/job.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -18,6 +20,8 @@
 #include "launch/signals.h"
 #include "launch/stats_report.h"
 #include "launch/threads.h"
+#include "launch/worker/prepare.h"
+#include "launch/worker/worker_run.h"
 #include "runtime/model/tokenizer_from_gguf.h"
 
 namespace snapkv::launch {
@@ -29,6 +33,11 @@ namespace fs = std::filesystem;
 constexpr size_t kReadAhead = 4;
 // The ranks of a job whose launcher was killed end a moment after it.
 constexpr absl::Duration kLockWait = absl::Seconds(5);
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
 
 // `next`, but more than one document is an error before the first is handed out.
 DocumentQueue::Next ExactlyOne(DocumentQueue::Next next, const char* flag) {
@@ -99,7 +108,9 @@ absl::StatusOr<PrefillJob::Decision> PrefillJob::Prepare() {
 }
 
 std::optional<int> PrefillJob::PrepareOnLeader() {
-  if (const auto exit_code = OpenSource()) return exit_code;
+  if (!flags_.worker()) {
+    if (const auto exit_code = OpenSource()) return exit_code;
+  }
   if (const auto exit_code = CheckOutputFiles()) return exit_code;
   if (const auto exit_code = LoadTokenizer()) return exit_code;
   if (flags_.context > config_.context) {
@@ -107,7 +118,8 @@ std::optional<int> PrefillJob::PrepareOnLeader() {
         InvalidArgument("--context ", flags_.context, " is more than the model's ", config_.context),
         kExitUsage);
   }
-  params_sha256_ = Params();
+  if (flags_.worker()) return PrepareWorker();
+  params_sha256_ = ParamsSha256(MakeRunParams());
   std::shared_ptr<OutputLog> log;
   const bool prints = flags_.dry_run || flags_.print_tokens;
   if (!prints) {
@@ -125,10 +137,48 @@ std::optional<int> PrefillJob::PrepareOnLeader() {
   }
 
   writer_ = std::make_unique<ResultWriter>(log, flags_.ordered);
-  run_ = std::make_unique<BatchRun>(MakeRunOptions(log.get()),
-                                    std::make_unique<DocumentQueue>(next, kReadAhead), *writer_);
-  if (run_->Prime()) return std::nullopt;
-  return run_->Finish();  // nothing to compute: the weights need not be loaded
+  auto run = std::make_unique<BatchRun>(MakeRunOptions(log.get()),
+                                        std::make_unique<DocumentQueue>(next, kReadAhead), *writer_);
+  const bool primed = run->Prime();
+  run_ = std::move(run);
+  if (primed) return std::nullopt;
+  const int exit_code = run_->Finish();  // nothing to compute: the weights need not be loaded
+  run_->LogClosing({});
+  return exit_code;
+}
+
+std::optional<int> PrefillJob::PrepareWorker() {
+  auto channel = Connect(flags_.server);
+  if (!channel.ok())
+    return Report(channel.status(),
+                  absl::IsInvalidArgument(channel.status()) ? kExitUsage : kExitUnreachable);
+  WorkerRunOptions options;
+  options.flags = &flags_;
+  options.progress.mode = flags_.progress;
+  SessionOptions& session = options.session;
+  session.channel = *std::move(channel);
+  session.server = flags_.server.server;
+  const std::string name =
+      flags_.model_name.empty() ? fs::path(model_path_).stem().string() : flags_.model_name;
+  session.worker.set_model("models/" + name);
+  session.worker.set_display_name(absl::StrCat(HostName(), ":", getpid()));
+  session.worker.set_model_fingerprint(fingerprint_);
+  session.worker.set_max_context(context());
+  session.worker.set_max_batch(static_cast<int32_t>(flags_.max_batch));
+  session.worker.set_ranks(world_.size());
+  session.worker.set_dtype(DTypeName(dtype_));
+  session.worker.set_version(SNAPKV_VERSION);
+  session.lease_ahead = flags_.lease_ahead;
+  session.most_results = flags_.hold_results;
+  session.connect_timeout = absl::Seconds(flags_.connect_timeout_s);
+  session.max_document_bytes = flags_.max_document_bytes;
+  const auto preparer = std::make_shared<const LeasePreparer>(
+      tokenizer_, PrepareOptions{&flags_, &config_, dtype_, context(), MakeRunParams()});
+  session.prepare = [preparer](const v1::Lease& lease, std::string bytes) {
+    return preparer->Prepare(lease, std::move(bytes));
+  };
+  run_ = std::make_unique<WorkerRun>(std::move(options));
+  return std::nullopt;
 }
 
 std::optional<int> PrefillJob::OpenSource() {
@@ -159,8 +209,18 @@ std::optional<int> PrefillJob::CheckOutputFiles() const {
                     {.flag = "--dump-selection", .path = flags_.dump_selection, .device_ok = false},
                     {.flag = "--dump-logits", .path = flags_.dump_logits, .device_ok = false}},
                    inputs);
-  if (status.ok()) return std::nullopt;
-  return Report(status, absl::IsInvalidArgument(status) ? kExitUsage : kExitOutputNotWritable);
+  if (!status.ok())
+    return Report(status, absl::IsInvalidArgument(status) ? kExitUsage : kExitOutputNotWritable);
+  if (!source_) return std::nullopt;
+  for (const auto& [flag, path] :
+       {std::pair("--output", flags_.to_stdout() ? "" : flags_.output), std::pair("--stats", flags_.stats)}) {
+    const std::string input = path.empty() ? "" : source_->WouldFind(path);
+    if (input.empty()) continue;
+    return Report(InvalidArgument(flag, " ", path, " would be an input of the next run, by --input ", input,
+                                  ": choose a place outside of it, or another ending"),
+                  kExitUsage);
+  }
+  return std::nullopt;
 }
 
 std::optional<int> PrefillJob::LoadTokenizer() {
@@ -185,7 +245,9 @@ std::optional<int> PrefillJob::OpenOutput(std::shared_ptr<OutputLog>& log) const
   options.force = flags_.force;
   options.params_sha256 = params_sha256_;
   if (flags_.resume) options.lock_wait = kLockWait;
+  options.stop = [] { return PendingSignal() != 0; };
   auto opened = OutputLog::Open(options);
+  if (absl::IsCancelled(opened.status())) return 128 + PendingSignal();
   if (!opened.ok()) {
     const bool usage = absl::IsInvalidArgument(opened.status());
     return Report(Annotate(opened.status(), "--output"), usage ? kExitUsage : kExitOutputNotWritable);
@@ -246,11 +308,12 @@ BatchRunOptions PrefillJob::MakeRunOptions(const OutputLog* log) const {
   options.record.created_unix_s = absl::ToUnixSeconds(absl::Now());
   options.record.token_ids = flags_.return_token_ids;
   options.one_text = one_text();
-  options.documents = source_ ? source_->items_known() : 1;
+  options.count_documents = [source = source_] { return source ? source->CountItems() : ItemCount{1, true}; };
   options.progress.mode = flags_.progress;
   if (log != nullptr) {
     options.skipped = log->kept_ok() + log->kept_errors();
     options.failed_before = log->kept_errors();
+    options.resumable = log->is_file() && flags_.output_format() == OutputFormat::kJsonl;
   }
   return options;
 }
@@ -299,6 +362,7 @@ absl::StatusOr<int> PrefillJob::RunDocuments() {
   options.cache_bytes = flags_.cache_bytes > 0 ? flags_.cache_bytes : AvailableMemory() / 2;
   options.comm_timeout = absl::Seconds(flags_.comm_timeout_s);
   options.signal = PendingSignal;
+  options.abortable = flags_.worker();
   RETURN_IF_ERROR(runtime::RunBatch(context, tokenizer_.get(), run_.get(), options));
   int exit_code = kExitOk;
   RETURN_IF_ERROR(KeepingAlive(leader() ? [&] { exit_code = run_->Finish(); } : std::function<void()>()));
@@ -336,7 +400,7 @@ absl::Status PrefillJob::WriteStats(const runtime::RankContext& context, int& ex
                                : std::function<void()>());
 }
 
-std::string PrefillJob::Params() const {
+RunParams PrefillJob::MakeRunParams() const {
   std::error_code error;
   const auto bytes = fs::file_size(model_path_, error);
   const runtime::CompressionOptions& c = flags_.compression;
@@ -357,7 +421,7 @@ std::string PrefillJob::Params() const {
   params.context = context();
   params.overflow = flags_.overflow == Overflow::kMiddle ? "middle" : "error";
   params.ignore_eos = flags_.ignore_eos;
-  return ParamsSha256(params);
+  return params;
 }
 
 }  // namespace snapkv::launch

@@ -57,7 +57,9 @@ class PrefillJob {
   absl::StatusOr<int> RunDocuments();
   absl::Status ReportMemory();
   absl::Status WriteStats(const runtime::RankContext& context, int& exit_code);
-  std::string Params() const;
+  RunParams MakeRunParams() const;
+  // --server: instead of source, reader and output.
+  std::optional<int> PrepareWorker();
 
   comm::World& world_;
   const Flags& flags_;
@@ -69,11 +71,11 @@ class PrefillJob {
   DType dtype_ = DType::kF32;
   bool slow_bf16_ = false;
   // Rank 0.
-  std::string params_sha256_;  // Params() of this run
+  std::string params_sha256_;  // of MakeRunParams()
   std::shared_ptr<const runtime::Tokenizer> tokenizer_;
   std::shared_ptr<DocumentSource> source_;  // null with --token-ids
   std::unique_ptr<ResultWriter> writer_;
-  std::unique_ptr<BatchRun> run_;
+  std::unique_ptr<DocumentRun> run_;
 };
 
 }  // namespace snapkv::launch

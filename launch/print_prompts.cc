@@ -6,6 +6,7 @@
 
 #include "launch/output/output_files.h"
 #include "launch/report.h"
+#include "launch/signals.h"
 #include "runtime/plan/plan.h"
 
 namespace snapkv::launch {
@@ -67,6 +68,8 @@ int PrintPrompts(const DocumentQueue::Next& next, const PrintContext& context) {
     if (const absl::Status status = WriteStdout(text); !status.ok())
       return Report(status, kExitOutputNotWritable);
   }
+  if (const int signal = PendingSignal(); signal != 0) return 128 + signal;  // it ends the input early
+  if (documents == 0) return Report(NotFound(kEmptyInput), kExitInputUnreadable);
   if (!one) {
     const absl::Status status = WriteStdout(
         absl::StrCat(documents, " documents, ", failed, " of them bad, ", tokens, " prompt tokens\n"));

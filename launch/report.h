@@ -10,6 +10,8 @@
 
 namespace snapkv::launch {
 
+inline constexpr char kEmptyInput[] = "the input holds no document; check what --input names";
+
 // Says what went wrong and returns `exit_code`.
 inline int Report(const absl::Status& status, int exit_code) {
   LOG(Error) << status.message();

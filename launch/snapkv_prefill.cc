@@ -17,6 +17,7 @@
 #include "launch/model_store.h"
 #include "launch/output/output_files.h"
 #include "launch/signals.h"
+#include "runtime/service/event_log.h"
 
 namespace snapkv::launch {
 namespace {
@@ -57,11 +58,14 @@ void LimitSpinning(char** argv) {
 
 int Main(int argc, char** argv) {
   LimitSpinning(argv);
-  ReserveStandardStreams();
   SetLogPrefix("snapkv-prefill: ");
   Flags flags;
   const bool first = IsFirstProcess();
   if (const auto exit_code = ParseFlags(argc, argv, first, flags)) return *exit_code;
+  if (flags.log_format == LogFormat::kJson) {
+    service::SetEventFormat(service::EventFormat::kJson);
+    flags.progress = ProgressMode::kNone;  // it is not JSON, and a bar would take the log's writer
+  }
   if (flags.list_models) return first ? PrintModels() : kExitOk;
 
   CatchSignals();
@@ -80,6 +84,12 @@ int Main(int argc, char** argv) {
   }
   return *exit_code;
 }
+
+// Before the initializers of shared libraries, not in main(): gRPC's opens an event fd, which would become
+// stdin where that is closed.
+void ReserveStreamsFirst(int, char**, char**) { ReserveStandardStreams(); }
+__attribute__((section(".preinit_array"), used)) void (*reserve_streams_first)(int, char**,
+                                                                               char**) = ReserveStreamsFirst;
 
 }  // namespace
 }  // namespace snapkv::launch

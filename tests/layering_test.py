@@ -62,8 +62,8 @@ THIRD_PARTY = {
     "gtest/": ["tests/"],
     "gmock/": ["tests/"],
     "benchmark/": ["kernels/bench/", "comm/bench/"],
-    "nlohmann/": ["runtime/text/", "runtime/model/", "launch/", "tests/"],
-    "CLI/": ["launch/"],
+    "nlohmann/": ["runtime/text/", "runtime/model/", "runtime/service/event_log.cc", "launch/", "tests/"],
+    "CLI/": ["launch/", "tests/service/load_generator.cc"],
     "openssl/": ["runtime/hash/sha256.cc"],
     "hwy/": ["kernels/cpu/", "kernels/bench/"],
     "oneapi/dnnl/": ["kernels/cpu/gemm_onednn.cc"],
@@ -77,11 +77,11 @@ THIRD_PARTY = {
     "pcre2.h": ["runtime/text/"],
     "utf8proc.h": ["runtime/text/"],
     "sqlite3.h": ["runtime/service/", "tests/service/"],
-    "grpc": ["runtime/service/", "launch/", "tests/service/"],
-    "google/protobuf/": ["runtime/service/", "launch/", "tests/service/"],
+    "grpc": ["runtime/service/", "launch/", "tests/service/", "tests/launch/", "tests/e2e/", "tests/support/fake_workers"],
+    "google/protobuf/": ["runtime/service/", "launch/", "tests/service/", "tests/launch/", "tests/e2e/", "tests/support/fake_workers"],
     "google/rpc/": ["runtime/service/", "tests/service/"],
     "prometheus/": ["runtime/service/"],
-    "snapkv/v1/": ["runtime/service/", "launch/", "tests/service/"],
+    "snapkv/v1/": ["runtime/service/", "launch/", "tests/service/", "tests/launch/", "tests/e2e/", "tests/support/fake_workers"],
     "immintrin.h": ["kernels/cpu/", "kernels/bench/", "tests/kernels/"],
     "cpuid.h": ["kernels/"],
 }
@@ -95,7 +95,7 @@ stdexcept stop_token streambuf string string_view system_error thread tuple type
 unordered_set utility valarray variant vector version
 """.split())
 SYSTEM = set("""
-arpa/inet.h dirent.h dlfcn.h endian.h errno.h fcntl.h glob.h ifaddrs.h link.h malloc.h net/if.h netdb.h netinet/in.h netinet/tcp.h
+arpa/inet.h dirent.h dlfcn.h endian.h errno.h fcntl.h fnmatch.h glob.h ifaddrs.h link.h malloc.h net/if.h netdb.h netinet/in.h netinet/tcp.h
 poll.h pthread.h pwd.h sched.h setjmp.h signal.h spawn.h stdint.h stdlib.h string.h strings.h sys/auxv.h sys/epoll.h
 sys/eventfd.h sys/file.h sys/ioctl.h sys/mman.h sys/prctl.h sys/resource.h sys/sendfile.h sys/signalfd.h sys/socket.h sys/stat.h
 sys/statvfs.h sys/syscall.h sys/sysmacros.h sys/sysinfo.h sys/time.h sys/timerfd.h sys/types.h sys/uio.h sys/un.h sys/utsname.h sys/wait.h

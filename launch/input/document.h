@@ -37,6 +37,9 @@ struct Document {
   // OpenAI lines: the whole conversation, used instead of text, prompt and system.
   std::vector<runtime::ChatMessage> messages;
   DocumentParams params;
+  // Names of the fields that the record itself has (OpenAI: of its body, without nulls); empty for text
+  // files.
+  std::vector<std::string> given = {};
   std::string source;  // file it came from, for messages
   int64_t line = 0;    // of a JSONL file, from 1; 0 for other inputs
 };
@@ -68,6 +71,7 @@ struct InputItem {
     document.text = {};
     document.messages = {};
     document.params = {};
+    document.given = {};
     error = std::move(fault);
     error.line = document.line;
   }

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -26,11 +28,12 @@ DocumentSource::DocumentSource(SourceOptions options, InputFiles files)
   for (const InputFile& file : files_.files) {
     has_jsonl_ = has_jsonl_ || file.jsonl;
     struct stat info = {};
-    if (file.regular) {
-      regular_files_.push_back(file.path);
-    } else if (file.path == "-" && ::fstat(STDIN_FILENO, &info) == 0 && S_ISREG(info.st_mode)) {
-      regular_files_.push_back("/dev/stdin");
-    }
+    const bool is_stdin = file.path == "-";
+    const bool known = (is_stdin ? ::fstat(STDIN_FILENO, &info) : ::stat(file.path.c_str(), &info)) == 0;
+    if (file.regular || (known && (S_ISFIFO(info.st_mode) || (is_stdin && S_ISREG(info.st_mode)))))
+      regular_files_.push_back(is_stdin ? "/dev/stdin" : file.path);
+    const bool sized = known && S_ISREG(info.st_mode);
+    if (bytes_total_ >= 0) bytes_total_ = sized ? bytes_total_ + info.st_size : -1;
   }
 }
 
@@ -77,6 +80,8 @@ std::optional<InputItem> DocumentSource::ReadTextItem(const InputFile& file) {
   DocumentError error;
   if (fd.ok()) {
     error = ReadText(fd->get(), file.name, read_options(), item.document.text);
+    struct stat info = {};
+    if (::fstat(fd->get(), &info) == 0 && S_ISREG(info.st_mode)) bytes_before_ += info.st_size;
   } else {
     error = {Annotate(fd.status(), file.name), "DOCUMENT_NOT_FOUND"};
   }
@@ -114,11 +119,13 @@ std::optional<InputItem> DocumentSource::NextLine() {
   if (!line.ok()) {
     InputItem item = FaultItem(file, {Annotate(line.status(), file.name), "DOCUMENT_NOT_FOUND"});
     item.document.line = item.error.line = jsonl_->lines.number();
+    bytes_before_ += jsonl_->lines.bytes_read();
     jsonl_ = nullptr;
     return item;
   }
   if (!line->has_value()) {
     if (jsonl_->records == 0) LOG(Warning) << file.name << ": holds no record";
+    bytes_before_ += jsonl_->lines.bytes_read();
     jsonl_ = nullptr;
     return std::nullopt;
   }
@@ -151,7 +158,26 @@ std::optional<InputItem> DocumentSource::NextLine() {
   return item;
 }
 
+ItemCount DocumentSource::CountItems() const {
+  if (!has_jsonl_) return {static_cast<int64_t>(files_.files.size()), true};
+  const int64_t items = items_read_;
+  if (all_read_) return {items, true};
+  const int64_t bytes = bytes_read_;
+  if (bytes_total_ <= 0 || bytes <= 0 || items == 0) return {};
+  const double share = std::min(1.0, static_cast<double>(bytes) / static_cast<double>(bytes_total_));
+  return {std::max<int64_t>(items, std::llround(static_cast<double>(items) / share)), false};
+}
+
 absl::StatusOr<std::optional<InputItem>> DocumentSource::Next() {
+  auto item = NextItem();
+  if (item.ok() && item->has_value()) ++items_read_;
+  bytes_read_ = bytes_before_ + (jsonl_ != nullptr ? jsonl_->lines.bytes_read() : 0);
+  // What was stopped has not been read to its end.
+  if (item.ok() && !item->has_value()) all_read_ = !(options_.stop && options_.stop());
+  return item;
+}
+
+absl::StatusOr<std::optional<InputItem>> DocumentSource::NextItem() {
   while (true) {
     if (options_.stop && options_.stop()) End();
     if (jsonl_ != nullptr) {

@@ -2,6 +2,7 @@
 // DocumentSource: the documents of all inputs, one after another, each with an id of its own.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -29,8 +30,13 @@ struct SourceOptions {
   StopFn stop = nullptr;  // true ends the input: pipes are then not waited for any longer
 };
 
+struct ItemCount {
+  int64_t items = -1;  // -1: no idea
+  bool exact = false;  // else an estimate
+};
+
 // Holds the list of files, a hash of each id, and the document at hand; no more, whatever the inputs hold.
-// Not thread-safe.
+// One thread uses it; CountItems may be called by any.
 class DocumentSource {
  public:
   // Checks every input that is named, and reads nothing. Errors: those of FindInputFiles, and
@@ -60,11 +66,15 @@ class DocumentSource {
   // One input, which is one text: what the program may answer with plain text.
   bool single_text() const { return files_.direct && !has_jsonl_; }
   bool has_jsonl() const { return has_jsonl_; }
-  // Paths of all regular files that the inputs name or that were found, without those that a JSONL line may
-  // name.
+  // Paths of all regular files and pipes that the inputs name or that were found, without those that a JSONL
+  // line may name.
   const std::vector<std::string>& files() const { return regular_files_; }
-  // How many items there are, or -1 if that takes reading.
-  int64_t items_known() const { return has_jsonl_ ? -1 : static_cast<int64_t>(files_.files.size()); }
+  // How many items there are: known without JSONL and at the end, else from the bytes read so far of files
+  // whose sizes are known.
+  ItemCount CountItems() const;
+  // Whether the inputs, found again, would include `path`, which need not exist: it lies in a folder that was
+  // searched or matches a pattern, and has the right name. Then the folder or pattern, else "".
+  std::string WouldFind(const std::string& path) const { return FoundBy(files_, path); }
 
  private:
   DocumentSource(SourceOptions options, InputFiles files);
@@ -87,11 +97,16 @@ class DocumentSource {
   InputItem FaultItem(const InputFile& file, DocumentError error);
   std::string GeneratedId(const InputFile& file, int64_t line) const;
   void End();
+  absl::StatusOr<std::optional<InputItem>> NextItem();
 
   SourceOptions options_;
   InputFiles files_;
   std::vector<std::string> regular_files_;
   bool has_jsonl_ = false;
+  int64_t bytes_total_ = 0;   // of all files, -1: not known
+  int64_t bytes_before_ = 0;  // of the files that are done
+  std::atomic<int64_t> bytes_read_{0}, items_read_{0};
+  std::atomic<bool> all_read_{false};
   size_t next_file_ = 0;
   std::unique_ptr<OpenJsonl> jsonl_;
   IdSet ids_;

@@ -3,6 +3,7 @@
 #include "launch/input/input_files.h"
 
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,6 +30,10 @@ constexpr char kStdin[] = "-";
 
 bool IsJsonlName(const std::string& path) { return path.ends_with(".jsonl") || path.ends_with(".ndjson"); }
 bool IsTextName(const std::string& path) { return path.ends_with(".txt") || path.ends_with(".md"); }
+// What a folder is searched for.
+bool IsWanted(InputFormat format, const std::string& name) {
+  return format == InputFormat::kJsonl ? IsJsonlName(name) : IsTextName(name);
+}
 
 // UTF-8 without control characters: what is neither becomes U+FFFD.
 std::string PrintableName(const std::string& path) {
@@ -48,6 +53,7 @@ class Finder {
 
   absl::Status AddInput(const std::string& input);
   std::vector<InputFile> TakeFiles() { return std::move(files_); }
+  std::vector<SearchedPlace> TakePlaces() { return std::move(places_); }
   bool direct() const { return direct_; }
   void LogRepeated() const;
 
@@ -55,19 +61,18 @@ class Finder {
   absl::Status AddStdin();
   absl::Status AddGlob(const std::string& pattern);
   // Appends what a folder holds; false: the folder itself cannot be listed, errno in `error`.
-  bool AddFolder(const fs::path& folder, std::error_code& error);
+  // `input` is what named it.
+  bool AddFolder(const fs::path& folder, const std::string& input, std::error_code& error);
   void List(const fs::path& folder, std::error_code& error, std::vector<InputFile>& found) const;
   void Add(InputFile file);
   InputFile MakeFile(const std::string& path, mode_t mode) const;
-  bool Wanted(const std::string& name) const {
-    return format_ == InputFormat::kJsonl ? IsJsonlName(name) : IsTextName(name);
-  }
   const char* WantedNames() const {
     return format_ == InputFormat::kJsonl ? "*.jsonl or *.ndjson" : "*.txt or *.md";
   }
 
   InputFormat format_;
   std::vector<InputFile> files_;
+  std::vector<SearchedPlace> places_;
   absl::flat_hash_set<std::string> seen_;  // absolute paths
   bool direct_ = false;
   int64_t repeated_ = 0;
@@ -132,7 +137,7 @@ void Finder::List(const fs::path& folder, std::error_code& error, std::vector<In
       std::error_code unknown;
       if (at->symlink_status(unknown).type() == fs::file_type::directory) {
         pending.push_back(at->path());
-      } else if (Wanted(name) && at->status(unknown).type() != fs::file_type::directory) {
+      } else if (IsWanted(format_, name) && at->status(unknown).type() != fs::file_type::directory) {
         found.push_back(MakeFile(at->path().string(), S_IFREG));
       }
     }
@@ -146,10 +151,13 @@ void Finder::List(const fs::path& folder, std::error_code& error, std::vector<In
   }
 }
 
-bool Finder::AddFolder(const fs::path& folder, std::error_code& error) {
+bool Finder::AddFolder(const fs::path& folder, const std::string& input, std::error_code& error) {
   std::vector<InputFile> found;
   List(folder, error, found);
   if (error) return false;
+  std::error_code unknown;
+  if (const fs::path real = fs::canonical(folder, unknown); !unknown)
+    places_.push_back({input, real.string()});
   std::sort(found.begin(), found.end(),
             [](const InputFile& a, const InputFile& b) { return a.path < b.path; });
   for (InputFile& file : found) Add(std::move(file));
@@ -165,13 +173,14 @@ absl::Status Finder::AddGlob(const std::string& pattern) {
   if (result == GLOB_NOSPACE)
     return ResourceExhausted("--input ", PrintableName(pattern), ": too many matches");
   std::sort(paths.begin(), paths.end());
+  places_.push_back({pattern});
   bool any = false;
   for (const std::string& path : paths) {
     struct stat info = {};
     const bool known = ::stat(path.c_str(), &info) == 0;
     if (known && S_ISDIR(info.st_mode)) {
       std::error_code error;
-      any = AddFolder(path, error) || any;
+      any = AddFolder(path, pattern, error) || any;
       if (!error) continue;
       Add(MakeFile(path, S_IFDIR));
       files_.back().fault = "this folder cannot be read: " + error.message();
@@ -197,7 +206,7 @@ absl::Status Finder::AddInput(const std::string& input) {
   }
   if (S_ISDIR(info.st_mode)) {
     std::error_code error;
-    if (AddFolder(input, error)) return absl::OkStatus();
+    if (AddFolder(input, input, error)) return absl::OkStatus();
     if (error) return NotFound(flag, ": this folder cannot be read: ", error.message());
     return NotFound(flag, ": no document (", WantedNames(), ") in this folder or below it");
   }
@@ -219,7 +228,26 @@ absl::StatusOr<InputFiles> FindInputFiles(const std::vector<std::string>& inputs
   Finder finder(format);
   for (const std::string& input : inputs) RETURN_IF_ERROR(finder.AddInput(input));
   finder.LogRepeated();
-  return InputFiles{finder.TakeFiles(), inputs.size() == 1 && finder.direct()};
+  return InputFiles{finder.TakeFiles(), finder.TakePlaces(), format, inputs.size() == 1 && finder.direct()};
+}
+
+std::string FoundBy(const InputFiles& files, const std::string& path) {
+  std::error_code error;
+  const fs::path real = fs::weakly_canonical(fs::absolute(path, error), error);
+  const std::string normal = fs::path(path).lexically_normal().string();
+  for (const SearchedPlace& place : files.places) {
+    if (place.folder.empty()) {
+      const std::string pattern = fs::path(place.input).lexically_normal().string();
+      if (::fnmatch(pattern.c_str(), normal.c_str(), FNM_PATHNAME | FNM_PERIOD) == 0) return place.input;
+      continue;
+    }
+    const fs::path below = error ? fs::path() : real.lexically_relative(place.folder);
+    const bool inside = !below.empty() && *below.begin() != "..";
+    const bool hidden = std::any_of(below.begin(), below.end(),
+                                    [](const fs::path& part) { return part.string().starts_with("."); });
+    if (inside && !hidden && IsWanted(files.format, real.filename().string())) return place.input;
+  }
+  return "";
 }
 
 }  // namespace snapkv::launch

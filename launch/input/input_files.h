@@ -22,8 +22,16 @@ struct InputFile {
   std::string fault = {};  // of something in a folder that cannot be read: the reason
 };
 
+// A folder or a pattern that files were looked for in.
+struct SearchedPlace {
+  std::string input;     // as --input has it
+  std::string folder{};  // a folder's path without symbolic links, "" for a pattern
+};
+
 struct InputFiles {
   std::vector<InputFile> files;
+  std::vector<SearchedPlace> places;
+  InputFormat format = InputFormat::kAuto;
   bool direct = false;  // one input, which is a file or stdin itself: no folder, no glob
 };
 
@@ -37,6 +45,10 @@ struct InputFiles {
 // A file that is named twice, by overlapping inputs, is listed once, and one line of the log says so.
 // Errors name the input and say what to do: INVALID_ARGUMENT for no input and for a second `-`; else
 // NOT_FOUND: no such file, not readable, no match, no document in a folder, stdin closed.
+// A folder or a pattern without any document is an error, too.
 absl::StatusOr<InputFiles> FindInputFiles(const std::vector<std::string>& inputs, InputFormat format);
+
+// The input by whose rules a file `path`, if it existed, would be found again; "" if none would.
+std::string FoundBy(const InputFiles& files, const std::string& path);
 
 }  // namespace snapkv::launch

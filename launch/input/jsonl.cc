@@ -119,6 +119,7 @@ DocumentError ReadShortLine(JsonValue& root, const LineContext& context, Documen
   if (error.ok()) error = ReadContent(record, root, context, document.text);
   if (!error.ok()) return error;
   document.params = std::move(record.params);
+  for (const JsonValue& member : root.in) document.given.push_back(member.key);
   return {};
 }
 

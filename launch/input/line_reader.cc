@@ -34,6 +34,7 @@ absl::StatusOr<bool> LineReader::Fill() {
   ended_ = true;  // also after an error
   ASSIGN_OR_RETURN(const size_t n, ReadSome(fd_, buffer_.get(), kBufferBytes, stop_));
   ended_ = n == 0;
+  filled_bytes_ += static_cast<int64_t>(n);
   rest_ = std::string_view(buffer_.get(), n);
   return n > 0;
 }
@@ -65,6 +66,7 @@ absl::Status LineReader::Start() {
     held += n;
     ended_ = n == 0;
     rest_ = std::string_view(buffer_.get(), held);
+    filled_bytes_ += static_cast<int64_t>(n);
   } while (!ended_ && held < kByteOrderMark.size() && kByteOrderMark.starts_with(rest_));
   if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
   return absl::OkStatus();

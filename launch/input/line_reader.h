@@ -33,6 +33,8 @@ class LineReader {
   // stopped (an unfinished line is then dropped); there is nothing to read after an error.
   absl::StatusOr<std::optional<Line>> Next();
 
+  // Bytes of the file up to the end of that line.
+  int64_t bytes_read() const { return filled_bytes_ - static_cast<int64_t>(rest_.size()); }
   // The line that was read last, or began to be; 0 before the first.
   int64_t number() const { return number_; }
 
@@ -49,6 +51,7 @@ class LineReader {
   bool started_ = false;
   bool ended_ = false;
   int64_t number_ = 0;
+  int64_t filled_bytes_ = 0;
   std::string line_;   // of the current line, at most max_line_bytes + 1 bytes: the last may be a "\r"
   int64_t bytes_ = 0;  // of the current line
   char last_ = 0;      // byte of the current line

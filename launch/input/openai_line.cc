@@ -226,6 +226,9 @@ DocumentError ReadOpenAiLine(JsonValue& root, int64_t max_document_bytes, Docume
   if (line.method == nullptr) return MissingField("method", root, "'POST'");
   if (line.url == nullptr) return MissingField("url", root, "'/v1/chat/completions'");
   if (line.body == nullptr) return MissingField("body", root, "an object with messages");
+  for (const V& member : line.body->in) {
+    if (!member.is_null()) document.given.push_back(member.key);
+  }
   return {};
 }
 

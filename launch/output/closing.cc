@@ -89,12 +89,26 @@ std::string ClosingLine(const BatchTotals& totals) {
   std::string text = absl::StrCat(documents, documents == 1 ? " document: " : " documents: ", totals.done,
                                   " summarised, ", totals.failed, " failed");
   if (totals.skipped > 0) absl::StrAppend(&text, ", ", totals.skipped, " from before");
-  const double prefill = totals.prefill_seconds > 0 ? totals.prefill_seconds : totals.seconds;
-  const double decode = totals.decode_seconds > 0 ? totals.decode_seconds : totals.seconds;
+  const int64_t tokens = totals.prompt_tokens + totals.generated_tokens;
+  if (tokens == 0) return text;
   absl::StrAppend(&text, "; ", totals.prompt_tokens, " prompt tokens, ", totals.generated_tokens,
                   " generated in ", ShowDuration(absl::Seconds(totals.seconds)), " (",
-                  Rate(PerSecond(totals.prompt_tokens, prefill)), " prompt tokens/s, ",
-                  Rate(PerSecond(totals.generated_tokens, decode)), " generated tokens/s)");
+                  Rate(PerSecond(tokens, totals.seconds)), " tokens/s)");
+  if (totals.prefill_seconds > 0) {
+    absl::StrAppend(&text, "; prefill ", Rate(PerSecond(totals.prompt_tokens, totals.prefill_seconds)),
+                    " tokens/s for ", ShowDuration(absl::Seconds(totals.prefill_seconds)));
+  }
+  if (const int64_t steps = totals.generated_tokens - totals.done; steps > 0 && totals.decode_seconds > 0) {
+    absl::StrAppend(&text, ", decode ", Rate(PerSecond(steps, totals.decode_seconds)), " tokens/s for ",
+                    ShowDuration(absl::Seconds(totals.decode_seconds)));
+  }
+  return text;
+}
+
+std::string NothingToDoLine(int64_t records, int64_t failed) {
+  std::string text = absl::StrCat("nothing to do: ", records,
+                                  records == 1 ? " document has a record" : " documents have records");
+  if (failed > 0) absl::StrAppend(&text, ", ", failed, " of them failed; --retry-errors does those again");
   return text;
 }
 
@@ -133,6 +147,15 @@ std::string ClosingTable(const std::vector<ClosingRow>& rows, const std::vector<
   std::vector<TableLine> peaks = {{{"rank", "peak memory MiB"}}};
   for (const RankPeak& rank : ranks) peaks.push_back({{std::to_string(rank.rank), MiB(rank.bytes)}});
   return text + Align(peaks);
+}
+
+std::string FailedList(const std::vector<ClosingRow>& rows, int64_t failed) {
+  std::vector<TableLine> lines;
+  for (const ClosingRow& row : rows)
+    if (row.failed) lines.push_back({{"  " + ShortId(row.id), row.error}, /*spills=*/true});
+  if (lines.empty()) return "";
+  const int64_t more = failed - static_cast<int64_t>(lines.size());
+  return absl::StrCat("failed:\n", Align(lines), more > 0 ? absl::StrCat("  and ", more, " more\n") : "");
 }
 
 }  // namespace snapkv::launch

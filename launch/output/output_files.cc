@@ -62,10 +62,11 @@ int WriteAndClose(std::FILE* file, const std::string& text) {
   return written || error != 0 ? error : EIO;
 }
 
-// Device and inode of a regular file.
+// Device and inode of a regular file or a pipe.
 std::optional<std::pair<dev_t, ino_t>> Identity(const std::string& path) {
   struct stat file {};
-  if (path.empty() || stat(path.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) return std::nullopt;
+  if (path.empty() || stat(path.c_str(), &file) != 0 || !(S_ISREG(file.st_mode) || S_ISFIFO(file.st_mode)))
+    return std::nullopt;
   return std::pair(file.st_dev, file.st_ino);
 }
 
@@ -89,11 +90,12 @@ absl::Status CheckOutputs(const std::vector<OutputFile>& outputs, const std::vec
 absl::Status CheckOutputs(const std::vector<OutputFile>& outputs, const FileSet& inputs) {
   std::vector<const OutputFile*> files;
   for (const OutputFile& output : outputs) {
-    if (output.path.empty() || IsDevice(output.path)) continue;
+    if (output.path.empty()) continue;
     if (const auto input = inputs.Find(output.path)) {
       return InvalidArgument(output.flag, " ", output.path, " is the input ", *input,
                              ": choose another file");
     }
+    if (IsDevice(output.path)) continue;
     for (const OutputFile* other : files) {
       if (Canonical(other->path) != Canonical(output.path)) continue;
       return InvalidArgument(other->flag, " and ", output.flag, " both name ", output.path,

@@ -22,7 +22,7 @@ class FileSet {
   explicit FileSet(const std::vector<std::string>& paths) {
     for (const std::string& path : paths) Add(path);
   }
-  // Paths that name no file (empty, missing, "-") are ignored, and so are folders and devices.
+  // Paths that name no file or pipe (empty, missing, "-") are ignored, and so are folders and devices.
   void Add(const std::string& path);
   // The path under which the file that `path` names was added first.
   std::optional<std::string> Find(const std::string& path) const;

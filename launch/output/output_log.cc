@@ -27,6 +27,10 @@ bool IsStdout(const std::string& path) {
          path == "/proc/self/fd/1";
 }
 
+constexpr absl::Duration kPoll = absl::Milliseconds(50);
+// A wait that takes longer than this is worth a line.
+constexpr absl::Duration kMoment = absl::Milliseconds(500);
+
 bool SameFile(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
@@ -119,12 +123,34 @@ absl::Status OutputLog::OpenStream() {
     fd_ = STDOUT_FILENO;
     return absl::OkStatus();
   }
+  struct stat found {};
+  if (stat(options_.path.c_str(), &found) == 0 && S_ISFIFO(found.st_mode)) return OpenPipe();
   fd_ = open(options_.path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
   if (fd_ < 0) return Fail("cannot be opened", errno);
   owns_fd_ = true;
   struct stat opened {};
   if (fstat(fd_, &opened) == 0 && S_ISBLK(opened.st_mode))
     return FailedPrecondition(name_, ": is a disk, expected a file");
+  return absl::OkStatus();
+}
+
+// Until somebody reads it, open(2) of a pipe blocks through every signal, or fails at once: the latter, again
+// and again, can be ended.
+absl::Status OutputLog::OpenPipe() {
+  const absl::Time start = absl::Now();
+  bool told = false;
+  while ((fd_ = open(options_.path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK)) < 0) {
+    if (errno != ENXIO && errno != EINTR) return Fail("cannot be opened", errno);
+    if (options_.stop && options_.stop()) return absl::CancelledError("stopped while waiting for the output");
+    if (!told && absl::Now() - start > kMoment) {
+      told = true;
+      LOG(Info) << name_ << ": waiting for somebody to read this pipe";
+    }
+    absl::SleepFor(kPoll);
+  }
+  owns_fd_ = true;
+  const int flags = fcntl(fd_, F_GETFL);
+  if (flags < 0 || fcntl(fd_, F_SETFL, flags & ~O_NONBLOCK) != 0) return Fail("cannot be opened", errno);
   return absl::OkStatus();
 }
 
@@ -163,12 +189,20 @@ absl::StatusOr<bool> OutputLog::TryLock() {
   }, named{};
   if (fstat(fd_, &opened) != 0) return Fail("cannot be read", errno);
   if (!S_ISREG(opened.st_mode)) return FailedPrecondition(name_, ": is no regular file");
-  const absl::Time patience = absl::Now() + options_.lock_wait;
+  const absl::Time start = absl::Now(), patience = start + options_.lock_wait;
+  bool told = false;
   while (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno == EWOULDBLOCK) {
+      if (options_.stop && options_.stop())
+        return absl::CancelledError("stopped while waiting for the output");
       if (absl::Now() < patience) {
-        absl::SleepFor(absl::Milliseconds(50));
+        if (!told && absl::Now() - start > kMoment) {
+          told = true;
+          LOG(Info) << name_ << ": another run" << LockHolder(opened) << " is writing it; waiting up to "
+                    << absl::FormatDuration(options_.lock_wait) << " for its end";
+        }
+        absl::SleepFor(kPoll);
         continue;
       }
       return FailedPrecondition(name_, ": another run", LockHolder(opened),

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,12 +19,13 @@
 namespace snapkv::launch {
 
 struct OutputLogOptions {
-  std::string path{};           // "" or "-": stdout. A pipe or device is written straight, without a lock
-  bool resume = false;          // go on with a file that holds records of the same parameters
-  bool retry_errors = false;    // with resume: records of errors are removed, their documents done again
-  bool force = false;           // drop what an existing file holds
-  std::string params_sha256{};  // 64 digits, as in every record
-  absl::Duration lock_wait{};   // for a run that is just ending to let go of the file
+  std::string path{};            // "" or "-": stdout. A pipe or device is written straight, without a lock
+  bool resume = false;           // go on with a file that holds records of the same parameters
+  bool retry_errors = false;     // with resume: records of errors are removed, their documents done again
+  bool force = false;            // drop what an existing file holds
+  std::string params_sha256{};   // 64 digits, as in every record
+  std::function<bool()> stop{};  // true ends the waiting for a pipe's reader and for the lock; may be empty
+  absl::Duration lock_wait{};    // for a run that is just ending to let go of the file
   absl::Duration sync_interval = absl::Seconds(1);  // data reaches the disk about this often
 };
 
@@ -37,7 +39,8 @@ class OutputLog {
   //     not writable; with resume: a line that is not a record of this program, or of other parameters.
   //   NOT_FOUND: its folder does not exist.
   // With resume, a record whose id an earlier one has is dropped with a warning: the first stays.
-  // Opening a pipe waits for its reader.
+  //   CANCELLED: `stop` said so.
+  // Opening a pipe waits for its reader. Waits that are not over in a moment are logged.
   static absl::StatusOr<std::unique_ptr<OutputLog>> Open(const OutputLogOptions& options);
   ~OutputLog();  // without Close: leaves the file as it is
   OutputLog(const OutputLog&) = delete;
@@ -50,6 +53,7 @@ class OutputLog {
   int64_t dropped_errors() const { return scan_.dropped_errors; }  // removed, to be done again
   int64_t appended() const { return appended_; }
   int64_t bytes() const { return size_; }
+  bool is_file() const { return is_file_; }          // and no pipe or device: it can be gone on with
   const std::string& name() const { return name_; }  // for messages: the path, or "stdout"
 
   // Writes a whole record; `line` ends in '\n' (and has no other, if it is to be resumed). When that fails
@@ -66,6 +70,7 @@ class OutputLog {
  private:
   OutputLog() = default;
   absl::Status OpenStream();
+  absl::Status OpenPipe();
   absl::Status OpenFile();
   absl::StatusOr<bool> TryLock();  // false: the path names another file by now, open it again
   absl::Status Resume();

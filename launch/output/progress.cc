@@ -75,6 +75,17 @@ std::string ShowDuration(absl::Duration duration) {
   return text;
 }
 
+std::string ShowEstimate(absl::Duration duration) {
+  const double s = std::max(0.0, absl::ToDoubleSeconds(duration));
+  const auto to = [s](int64_t step) { return (std::llround(s) + step / 2) / step * step; };
+  if (s < 9.5) return std::to_string(std::max<int64_t>(1, to(1))) + " s";
+  if (s < 57.5) return std::to_string(to(5)) + " s";
+  if (s < 595) return ShowDuration(absl::Seconds(to(10)));
+  if (s < 3570) return std::to_string(to(60) / 60) + " min";
+  if (s < 35'700) return ShowDuration(absl::Seconds(to(600)));
+  return std::to_string(to(3600) / 3600) + " h";
+}
+
 Progress::Progress(ProgressOptions options)
     : options_(std::move(options)),
       mode_(ResolveProgressMode(options_.mode, options_.terminal.value_or(isatty(STDERR_FILENO) == 1))) {
@@ -161,10 +172,17 @@ std::optional<absl::Duration> Progress::Remaining() const {
   return elapsed * static_cast<double>(left) / static_cast<double>(finished);
 }
 
+std::string Progress::Elapsed() const {
+  const absl::Duration elapsed = absl::Trunc(options_.clock() - start_, absl::Seconds(1));
+  return elapsed < absl::Minutes(1) ? std::to_string(absl::ToInt64Seconds(elapsed)) + " s"
+                                    : ShowDuration(elapsed);
+}
+
 std::string Progress::Line() const {
   const int64_t handled = state_.done + state_.failed + state_.skipped;
   std::string text = std::to_string(handled);
-  if (state_.total >= 0) text += " of " + std::to_string(state_.total);
+  if (state_.total >= handled)
+    text += (state_.total_exact ? " of " : " of about ") + std::to_string(state_.total);
   text += " documents";
   if (state_.skipped > 0) text += ", " + std::to_string(state_.skipped) + " of them before";
   if (state_.failed > 0) text += ", " + std::to_string(state_.failed) + " failed";
@@ -175,25 +193,34 @@ std::string Progress::Line() const {
   }
   if (const auto rate = PromptRate()) text += ", prompt " + Rate(*rate) + " tokens/s";
   if (const auto rate = GeneratedRate()) text += ", generated " + Rate(*rate) + " tokens/s";
-  if (const auto left = Remaining()) text += ", about " + ShowDuration(*left) + " left";
+  text += ", " + Elapsed() + " so far";
+  if (const auto left = Remaining()) text += ", about " + ShowEstimate(*left) + " left";
   return text;
 }
 
 std::string Progress::Bar(int columns) const {
   const size_t room = static_cast<size_t>(std::max(1, columns - 1));
   const int64_t handled = state_.done + state_.failed + state_.skipped;
-  const bool known = state_.total > 0;
+  const bool known = state_.total > 0 && state_.total >= handled;
   std::string text = std::to_string(handled);
-  if (known) text = Percent(state_) + " " + text + "/" + std::to_string(state_.total);
+  if (known)
+    text = Percent(state_) + " " + text + (state_.total_exact ? "/" : "/~") + std::to_string(state_.total);
   // The most important parts first: what does not fit is left out.
   std::vector<std::string> parts;
   if (state_.failed > 0) parts.push_back(std::to_string(state_.failed) + " failed");
-  if (const auto left = Remaining()) parts.push_back(ShowDuration(*left) + " left");
+  if (const auto left = Remaining()) parts.push_back("about " + ShowEstimate(*left) + " left");
+  parts.push_back(Elapsed() + " so far");
   if (const auto rate = GeneratedRate()) parts.push_back(Rate(*rate) + " tok/s out");
   if (const auto rate = PromptRate()) parts.push_back(Rate(*rate) + " tok/s in");
   if (state_.open_tokens > 0 && state_.layers > 0)
     parts.push_back("layer " + std::to_string(state_.open_layers) + "/" + std::to_string(state_.layers));
   if (state_.active > 0) parts.push_back(std::to_string(state_.active) + " active");
+  if (state_.prompt_tokens > 0) {
+    parts.push_back(std::to_string(state_.prompt_tokens) + " + " + std::to_string(state_.generated_tokens) +
+                    " tokens");
+  }
+  constexpr std::string_view kUnit = " documents";
+  if (text.size() + kUnit.size() <= room) text += kUnit;
   for (const std::string& part : parts)
     if (text.size() + 2 + part.size() <= room) text += ", " + part;
   constexpr size_t kLeast = 10, kMost = 30;

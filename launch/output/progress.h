@@ -18,7 +18,8 @@ enum class ProgressMode : uint8_t { kAuto, kBar, kLines, kNone };
 
 // What the batch has done up to now. All counts are of this run, but for `skipped`.
 struct ProgressState {
-  int64_t total = -1;  // documents of the whole batch; -1: not known (yet)
+  int64_t total = -1;       // documents of the whole batch; -1: not known (yet)
+  bool total_exact = true;  // false: an estimate
   int64_t done = 0, failed = 0;
   int64_t skipped = 0;           // results of an earlier run
   int64_t active = 0;            // being prefilled or decoded
@@ -60,7 +61,7 @@ class Progress {
   void Finish();
 
   ProgressMode mode() const { return mode_; }  // never kAuto
-  // What a line says: "12 of 60 documents, 1 failed, ...".
+  // What a line says: "12 of 60 documents, 1 failed, ..., 3 min 05 s so far, about 12 min left".
   std::string Line() const;
 
  private:
@@ -73,6 +74,7 @@ class Progress {
   std::optional<double> PromptRate() const;
   std::optional<double> GeneratedRate() const;
   std::optional<absl::Duration> Remaining() const;
+  std::string Elapsed() const;
   std::string Bar(int columns) const;
   void EraseLocked();
 
@@ -91,5 +93,7 @@ ProgressMode ResolveProgressMode(ProgressMode mode, bool terminal);
 
 // "850 ms", "12.3 s", "3 min 05 s", "2 h 07 min".
 std::string ShowDuration(absl::Duration duration);
+// Of a duration that is a guess: "8 s", "35 s", "2 min 30 s", "12 min", "2 h 10 min", "31 h".
+std::string ShowEstimate(absl::Duration duration);
 
 }  // namespace snapkv::launch

@@ -3,6 +3,7 @@
 #include "launch/output/record.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/hash/sha256.h"
 
@@ -15,7 +16,13 @@ double PerSecond(int64_t tokens, double seconds) {
   return seconds > 0 && tokens > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
 
-int64_t Completion(const DocumentResult& result) { return static_cast<int64_t>(result.token_ids.size()); }
+// To a tenth: what a clock can tell, and what a person can read.
+double Tenths(double value) { return std::round(value * 10) / 10; }
+
+int64_t Completion(const DocumentResult& result) {
+  return result.completion_tokens >= 0 ? result.completion_tokens
+                                       : static_cast<int64_t>(result.token_ids.size());
+}
 
 // Bytes that are not UTF-8 (of a flag, of a file's name) become U+FFFD.
 std::string Dump(const ordered_json& json) {
@@ -29,12 +36,12 @@ ordered_json Usage(const DocumentResult& result) {
 }
 
 ordered_json Timings(const DocumentResult& result) {
-  return {{"queue_ms", result.queue_s * 1e3},
-          {"prefill_ms", result.prefill_s * 1e3},
-          {"decode_ms", result.decode_s * 1e3},
-          {"prefill_tokens_per_s", PerSecond(result.prompt_tokens, result.prefill_s)},
+  return {{"queue_ms", Tenths(result.queue_s * 1e3)},
+          {"prefill_ms", Tenths(result.prefill_s * 1e3)},
+          {"decode_ms", Tenths(result.decode_s * 1e3)},
+          {"prefill_tokens_per_s", Tenths(PerSecond(result.prompt_tokens, result.prefill_s))},
           // The first token comes from prefill.
-          {"decode_tokens_per_s", PerSecond(Completion(result) - 1, result.decode_s)}};
+          {"decode_tokens_per_s", Tenths(PerSecond(Completion(result) - 1, result.decode_s))}};
 }
 
 ordered_json Cache(const DocumentResult& result) {

@@ -40,12 +40,15 @@ struct DocumentResult {
   DocumentError error{};  // set: nothing below is used
   std::string text{};
   std::vector<int32_t> token_ids{};  // generated, with the one that ended them
+  int64_t completion_tokens = -1;    // their number where token_ids are not known; -1: they are
   std::string finish_reason{};       // "stop" or "length"
   int64_t prompt_tokens = 0;
   std::string policy{};                  // "snapkv" or "full"
   int64_t rows_full = 0, rows_kept = 0;  // as in runtime::PrefillResult
   int64_t bytes_full = 0, bytes_kept = 0;
-  double queue_s = 0, prefill_s = 0, decode_s = 0;
+  double queue_s = 0;    // from read and tokenized to the start of its prefill
+  double prefill_s = 0;  // as in runtime::DocumentTimes
+  double decode_s = 0;
   std::optional<Truncation> truncated{};
 };
 

@@ -43,6 +43,7 @@ absl::Status Follow(const RankContext& context, const BatchOptions& options) {
     prefill.compression = command.compression;
     prefill.headroom = command.headroom;
     prefill.keep_selections = command.keep_selections;
+    prefill.abortable = options.abortable;
     RETURN_IF_ERROR(Prefill(context, tokens, prefill).status());
   }
 }
@@ -62,8 +63,13 @@ class Leader {
     for (;;) {
       if (driver_.Abandoned()) {
         batch_.Clear();
+        open_.clear();
         waiting_.reset();
         ended_ = true;
+      }
+      if (waiting_ && driver_.Cancelled(waiting_->ticket)) {
+        ReportCancelled(waiting_->ticket, {});
+        waiting_.reset();
       }
       if (!waiting_ && !ended_ && !batch_.full()) TakePrompt();
       if (waiting_ && Fits(*waiting_)) {
@@ -81,6 +87,18 @@ class Leader {
   }
 
  private:
+  struct Open {
+    DocumentTimes times;
+    absl::Duration stepped_before;
+  };
+
+  DocumentTimes TimesOf(const Open& open) const {
+    DocumentTimes times = open.times;
+    times.decode_s = absl::ToDoubleSeconds(stepping_ - open.stepped_before);
+    times.batch_decode_s = absl::ToDoubleSeconds(stepping_);
+    return times;
+  }
+
   absl::StatusOr<int> Send(Command command) {
     last_sign_ = absl::Now();
     return Exchange(context_, options_, command);
@@ -106,31 +124,37 @@ class Leader {
     options.compression = prompt.compression;
     options.headroom = prompt.generation.max_tokens - 1;
     options.keep_selections = prompt.keep_selections;
+    options.abortable = options_.abortable || context_.ranks() == 1;
+    options.abort = [&] { return driver_.Cancelled(prompt.ticket); };
     ASSIGN_OR_RETURN(const int signal,
                      Send({Order::kPrefill, options.keep_selections, options.compression, options.headroom}));
     if (signal != 0) driver_.OnSignal(signal);
     RETURN_IF_ERROR(context_.host.BroadcastVector(prompt.tokens, kDecodeRank));
     driver_.OnPrefillStarted(prompt.ticket);
     const absl::Time start = absl::Now();
-    absl::Duration decoding;
+    const absl::Duration stepped = stepping_;
     int64_t layers_done = 0;
     options.after_layer = [&] {
       if (batch_.size() >= options_.decode_in_prefill_from) {
-        const absl::Time before = absl::Now();
         Decode();
-        decoding += absl::Now() - before;
+      } else {
+        DropCancelled();
       }
       driver_.OnProgress(++layers_done, context_.model.config().layers, batch_.size(), batch_.tokens());
     };
     ASSIGN_OR_RETURN(PrefillResult result, Prefill(context_, prompt.tokens, options));
     last_sign_ = absl::Now();
-    DocumentTimes times{.prefill_s = absl::ToDoubleSeconds(absl::Now() - start - decoding)};
+    DocumentTimes times{.prefill_s = absl::ToDoubleSeconds(absl::Now() - start - (stepping_ - stepped))};
+    if (absl::IsCancelled(result.refused) || driver_.Cancelled(prompt.ticket)) {
+      ReportCancelled(prompt.ticket, times);
+      return absl::OkStatus();
+    }
     if (!result.refused.ok()) {
       driver_.OnFinished(prompt.ticket, result.refused, times);
       return absl::OkStatus();
     }
     driver_.OnPrefilled(prompt.ticket, result, times.prefill_s);
-    open_[prompt.ticket] = {times, absl::Now()};
+    open_[prompt.ticket] = {times, stepping_};
     batch_.Add(prompt.ticket, result.logits, std::move(result.cache), std::move(prompt.generation));
     Report();
     driver_.OnProgress(0, 0, batch_.size(), batch_.tokens());
@@ -138,29 +162,48 @@ class Leader {
   }
 
   void Decode() {
-    batch_.Step();
+    if (batch_.size() > 0) {
+      const absl::Time start = absl::Now();
+      batch_.Step();
+      stepping_ += absl::Now() - start;
+    }
     Report();
+    DropCancelled();
+  }
+
+  void DropCancelled() {
+    for (auto it = open_.begin(); it != open_.end();) {
+      const int64_t ticket = it->first;
+      if (!driver_.Cancelled(ticket)) {
+        ++it;
+        continue;
+      }
+      const DocumentTimes times = TimesOf(it->second);
+      it = open_.erase(it);
+      batch_.Drop(ticket);
+      ReportCancelled(ticket, times);
+    }
+  }
+
+  void ReportCancelled(int64_t ticket, const DocumentTimes& times) {
+    driver_.OnFinished(ticket, absl::CancelledError("the document was cancelled"), times);
   }
 
   void Report() {
     for (DecodeBatch::Finished& finished : batch_.TakeFinished()) {
       const auto it = open_.find(finished.ticket);
-      DocumentTimes times = it->second.times;
-      times.decode_s = absl::ToDoubleSeconds(absl::Now() - it->second.decode_start);
+      const DocumentTimes times = TimesOf(it->second);
       open_.erase(it);
       driver_.OnFinished(finished.ticket, std::move(finished.generation), times);
     }
   }
 
-  struct Open {
-    DocumentTimes times;
-    absl::Time decode_start;
-  };
   const RankContext& context_;
   BatchDriver& driver_;
   const BatchOptions& options_;
   DecodeBatch batch_;
   const absl::Duration interval_;
+  absl::Duration stepping_;        // all decoding steps
   absl::Time last_sign_;           // that the other ranks have got
   std::optional<Prompt> waiting_;  // for room
   bool ended_ = false;             // no prompt will come any more

@@ -29,7 +29,9 @@ int64_t DecodeCacheBytes(const ModelConfig& config, DType dtype, const Compressi
 // What a prefilled or decoded document took.
 struct DocumentTimes {
   double prefill_s = 0;  // without the decode steps in between
-  double decode_s = 0;   // from the first token to the last, with whatever ran in between
+  double decode_s = 0;   // of the decoding steps it took part in, without the prefills in between
+  // Of all decoding steps of the batch up to now.
+  double batch_decode_s = 0;
 };
 
 // Decode rank: where prompts come from and results go. No call may block for long; only Next may wait, and
@@ -50,12 +52,17 @@ class BatchDriver {
   virtual void OnProgress(int64_t layers_done, int64_t layers, int64_t open_documents,
                           int64_t tokens_generated) = 0;
   virtual void OnPrefilled(int64_t ticket, const PrefillResult& result, double seconds) = 0;
-  // The end of every ticket, after or instead of OnPrefilled.
+  // The end of every ticket, after or instead of OnPrefilled. CANCELLED: see Cancelled.
   virtual void OnFinished(int64_t ticket, absl::StatusOr<Generation> generation,
                           const DocumentTimes& times) = 0;
   // Nobody wants the results any more (they cannot be written): open documents are dropped, without
   // OnFinished, and no further prompt is asked for. Asked after each decoding step.
   virtual bool Abandoned() = 0;
+  // Nobody wants this document any more: it is dropped, its cache is freed, and OnFinished follows with
+  // CANCELLED. Asked for every open document after each decoding step and each layer of a prefill, for the
+  // prompt that waits for room, and for the one that is being prefilled (in every layer with
+  // BatchOptions::abortable or on one rank, else at its end).
+  virtual bool Cancelled(int64_t ticket) = 0;
   // A signal that some rank has received, the decode rank included; called again and again.
   virtual void OnSignal(int signal) = 0;
 };
@@ -69,6 +76,8 @@ struct BatchOptions {
   int64_t cache_bytes = INT64_MAX;
   // At least four times in this time the decode rank shows the others that it is alive (--comm-timeout).
   absl::Duration comm_timeout = absl::Seconds(60);
+  // Alike on all ranks: a cancelled prompt's prefill is ended between two layers (PrefillOptions::abortable).
+  bool abortable = false;
   // This rank's pending signal number, 0 for none; may be empty.
   std::function<int()> signal{};
 };

@@ -33,6 +33,7 @@ class DecodeBatch::OpenDocument {
     params.step = static_cast<int64_t>(result_.token_ids.size());
     ASSIGN_OR_RETURN(const int32_t token, kernels::Sample(stream, logits, result_.token_ids, params));
     result_.token_ids.push_back(token);
+    if (options_.on_token) options_.on_token(static_cast<int64_t>(result_.token_ids.size()));
     if (EndsText(token)) {
       result_.finish_reason = "stop";
       return true;
@@ -149,6 +150,10 @@ void DecodeBatch::Step() {
     if (Draw(*open_[i], logits[static_cast<int64_t>(i)])) still_open.push_back(std::move(open_[i]));
   }
   open_ = std::move(still_open);
+}
+
+void DecodeBatch::Drop(int64_t ticket) {
+  std::erase_if(open_, [&](const auto& document) { return document->ticket() == ticket; });
 }
 
 void DecodeBatch::Clear() { open_.clear(); }

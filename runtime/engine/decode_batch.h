@@ -23,6 +23,8 @@ struct GenerateOptions {
   std::vector<std::string> stops;       // the text ends before the first of these
   // Receives text as it becomes final; may be empty.
   std::function<void(const std::string&)> on_text{};
+  // Receives the number of tokens drawn so far, after each; may be empty.
+  std::function<void(int64_t)> on_token{};
 };
 
 struct Generation {
@@ -59,6 +61,8 @@ class DecodeBatch {
            GenerateOptions options);
   // One token for every open document; no effect without any.
   void Step();
+  // Drops an open document, with its cache; no effect when it is not open.
+  void Drop(int64_t ticket);
   // Drops the open documents.
   void Clear();
   // Those that have ended since the last call. An error of one document leaves the others alone.

@@ -61,6 +61,13 @@ class PromptPrefill {
       RETURN_IF_ERROR(RunLayer(layer, hidden, result));
       RETURN_IF_ERROR(Observe(layer, hidden));
       if (context_.rank() == kDecodeRank && options_.after_layer) options_.after_layer();
+      RETURN_IF_ERROR(FinishAbort());
+      if (abort_ != 0) {
+        RETURN_IF_ERROR(gather_.Finish(context_));
+        PrefillResult aborted;
+        aborted.refused = absl::CancelledError("the prefill was aborted");
+        return aborted;
+      }
     }
     RETURN_IF_ERROR(gather_.Finish(context_));
     if (context_.rank() == kDecodeRank) {
@@ -101,6 +108,7 @@ class PromptPrefill {
     if (options_.observer != nullptr) {
       RETURN_IF_ERROR(options_.observer->OnAttention(context_, plan_, layer, q, shard_, *ring_));
     }
+    RETURN_IF_ERROR(StartAbort());
     ASSIGN_OR_RETURN(ShardSelection selection, Select(q));
     RETURN_IF_ERROR(gather_.Finish(context_));  // of the previous layer
     RETURN_IF_ERROR(gather_.Start(context_, layer, shard_, selection, result.cache.get()));
@@ -108,6 +116,28 @@ class PromptPrefill {
     if (options_.keep_selections) result.selections.push_back(std::move(selection.global));
     context_.stats.AddTokens(Phase::kGemm, local_);
     return FinishLayer(layer, hidden);
+  }
+
+  // The decode rank's wish sets out behind the ring, where it does not delay a hop.
+  absl::Status StartAbort() {
+    if (!options_.abortable) return absl::OkStatus();
+    const TensorView flag = TensorView::Of(&abort_, DType::kI32, Device::kCpu, 1);
+    std::vector<comm::Message> sends, receives;
+    if (context_.rank() != kDecodeRank) {
+      receives.push_back({flag, kDecodeRank});
+    } else {
+      abort_ = options_.abort && options_.abort() ? 1 : 0;
+      for (int r = 0; r < context_.ranks(); ++r) {
+        if (r != kDecodeRank) sends.push_back({flag, r});
+      }
+    }
+    ASSIGN_OR_RETURN(abort_exchange_, context_.device.StartExchange(context_.stream, sends, receives));
+    return absl::OkStatus();
+  }
+
+  absl::Status FinishAbort() {
+    if (!options_.abortable) return absl::OkStatus();
+    return context_.device.FinishExchange(context_.stream, abort_exchange_);
   }
 
   absl::StatusOr<ShardSelection> Select(const TensorView& q) {
@@ -167,6 +197,8 @@ class PromptPrefill {
   std::optional<ShardScores> scores_;  // only when the prompt is compressed
   LayerGather gather_;
   std::unique_ptr<DecodeCache> cache_;  // decode rank, until Run
+  int32_t abort_ = 0;                   // not 0: all ranks stop behind this layer
+  comm::ExchangeId abort_exchange_ = 0;
   ModelTimes times_;
 };
 

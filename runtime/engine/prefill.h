@@ -36,11 +36,18 @@ struct PrefillOptions {
   // Called on the decode rank after each layer, while the others compute on or wait; it must take less than
   // the transport's time-out and not communicate. May be empty.
   std::function<void()> after_layer{};
+  // Alike on all ranks: the decode rank may end the prefill. In every layer it sends the others a flag, which
+  // travels while the layer's MLP is computed and is looked at behind it: nobody waits for it.
+  bool abortable = false;
+  // Decode rank, if abortable: asked in every layer behind its attention; true ends the prefill on all ranks
+  // behind that layer. May be empty.
+  std::function<bool()> abort{};
   PrefillObserver* observer = nullptr;
 };
 
 struct PrefillResult {
-  // Why this prompt cannot be prefilled (memory), known to all ranks; then nothing else is set.
+  // Why this prompt is not prefilled (memory; CANCELLED when it was aborted), known to all ranks; then
+  // nothing else is set.
   absl::Status refused;
   std::vector<float> logits;           // decode rank: of the last prompt token, from full attention
   std::unique_ptr<DecodeCache> cache;  // decode rank

@@ -40,6 +40,7 @@ constexpr std::array kReasons = {
     Entry{Reason::kQueueFull, "QUEUE_FULL", StatusCode::kResourceExhausted},
     Entry{Reason::kQuotaExceeded, "QUOTA_EXCEEDED", StatusCode::kResourceExhausted},
     Entry{Reason::kStorageFull, "STORAGE_FULL", StatusCode::kResourceExhausted},
+    Entry{Reason::kMessageTooLarge, "MESSAGE_TOO_LARGE", StatusCode::kResourceExhausted},
     Entry{Reason::kDraining, "DRAINING", StatusCode::kUnavailable},
     Entry{Reason::kNoWorker, "NO_WORKER", StatusCode::kUnavailable},
     Entry{Reason::kModelNotFound, "MODEL_NOT_FOUND", StatusCode::kNotFound},

@@ -30,7 +30,8 @@ enum class Reason : uint8_t {
   kJobState,
   kQueueFull,
   kQuotaExceeded,
-  kStorageFull,  // the state folder's disk; RESOURCE_EXHAUSTED
+  kStorageFull,      // the state folder's disk; RESOURCE_EXHAUSTED
+  kMessageTooLarge,  // RESOURCE_EXHAUSTED, without a retry delay
   kDraining,
   kNoWorker,
   kModelNotFound,

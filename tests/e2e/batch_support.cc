@@ -5,6 +5,8 @@
 #include <sstream>
 
 #include "gtest/gtest.h"
+#include "kernels/base/log.h"
+#include "runtime/model/gguf.h"
 
 namespace snapkv::testing {
 
@@ -53,6 +55,20 @@ std::string ReasonOf(const Json& record) {
 
 ProgramResult RunBatchProgram(const Strings& flags, int ranks, ProgramOptions options) {
   return RunPrefill(WithSmallModel(Join({"--max-tokens", "8", "--capacity", "64"}, flags)), ranks, options);
+}
+
+std::string ModelWithoutZ(const TestFolder& folder) {
+  std::string bytes = Slurp(SmallModel());
+  const auto file = runtime::GgufFile::Open(SmallModel());
+  CHECK(file.ok()) << file.status();
+  const auto embedding = file->tensor("token_embd.weight");
+  CHECK(embedding.ok()) << embedding.status();
+  const size_t row = static_cast<size_t>(SmallOptions().hidden) * sizeof(float);
+  const std::string z(embedding->view.as<char>() + 'Z' * row, row);
+  const size_t at = bytes.find(z);
+  CHECK(at != std::string::npos) << "no row of 'Z' in the file";
+  for (size_t i = 0; i < row; i += 4) bytes.replace(at + i, 4, "\x00\x00\xc0\x7f", 4);
+  return folder.Write("nan.gguf", bytes);
 }
 
 }  // namespace snapkv::testing

@@ -25,6 +25,9 @@ std::map<std::string, Json> RecordsById(const std::string& text);
 // A record's error reason, "" without an error.
 std::string ReasonOf(const Json& record);
 
+// The file, in `folder`, of a model that makes numbers of every text but those with a 'Z' in them.
+std::string ModelWithoutZ(const TestFolder& folder);
+
 // A program run from here, flags that every test wants first.
 ProgramResult RunBatchProgram(const Strings& flags, int ranks = 0, ProgramOptions options = {});
 

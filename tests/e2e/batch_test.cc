@@ -1,27 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches through the real program: inputs, records, order, errors, resume, sampling, ends.
+// Batches through the real program: inputs, records, order, errors, resume, sampling.
 #include <signal.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <thread>
+#include <sstream>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/model/gguf.h"
 #include "tests/e2e/batch_support.h"
-#include "tests/support/golden.h"
 
 namespace snapkv::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::SizeIs;
 
@@ -156,21 +153,8 @@ TEST_F(Batch, EveryBadLineIsOneRecordAndTheBatchGoesOn) {
   EXPECT_EQ(records.at("chat ok")["response"]["body"]["usage"]["completion_tokens"], 3);
 }
 
-// A model that makes numbers of every text but those with a 'Z' in them.
 TEST_F(Batch, NaNIsAnErrorOfItsDocument) {
-  std::string bytes = Slurp(SmallModel());
-  {
-    const auto file = runtime::GgufFile::Open(SmallModel());
-    ASSERT_TRUE(file.ok()) << file.status();
-    const auto embedding = file->tensor("token_embd.weight");
-    ASSERT_TRUE(embedding.ok()) << embedding.status();
-    const size_t row = static_cast<size_t>(SmallOptions().hidden) * sizeof(float);
-    const std::string z(embedding->view.as<char>() + 'Z' * row, row);
-    const size_t at = bytes.find(z);
-    ASSERT_NE(at, std::string::npos);
-    for (size_t i = 0; i < row; i += 4) bytes.replace(at + i, 4, "\x00\x00\xc0\x7f", 4);
-  }
-  const std::string model = folder_.Write("nan.gguf", bytes);
+  const std::string model = ModelWithoutZ(folder_);
   const std::string lines = folder_.Write(
       "lines.jsonl", BatchLine("a", "Fine.") + BatchLine("z", "Zero.") + BatchLine("b", "Fine."));
   for (const int ranks : {0, 2}) {
@@ -223,9 +207,127 @@ TEST_F(Batch, NoGoodDocumentNeedsNoWeights) {
   const ProgramResult result = RunBatchProgram({"--input", file}, 2);
   EXPECT_EQ(result.exit_code, 1) << result.ToString();
   EXPECT_THAT(ParseRecords(result.out), SizeIs(2));
-  const ProgramResult empty = RunBatchProgram({"--input", folder_.Write("empty.jsonl", "\n\r\n")}, 2);
-  EXPECT_EQ(empty.exit_code, 0) << empty.ToString();
-  EXPECT_EQ(empty.out, "");
+  EXPECT_THAT(result.err, HasSubstr("2 documents: 0 summarised, 2 failed\n"));
+}
+
+// A batch without any document is an input that cannot be read; one empty text is a document that failed.
+TEST_F(Batch, AnEmptyInput) {
+  const std::string out = folder_.Path("out.jsonl");
+  const std::string blank = folder_.Write("blank.jsonl", "\n\r\n");
+  fs::create_directories(folder_.Path("none"));
+  ProgramOptions no_input;
+  no_input.input = "";
+  const std::vector<Strings> inputs = {{"--input", blank},
+                                       {"--input", folder_.Write("empty.jsonl", ""), "--input", blank},
+                                       {"--input", folder_.Path("none")},
+                                       {"--input", folder_.Path("none/*.txt")},
+                                       {"--input", "-", "--input-format", "jsonl"}};
+  for (const Strings& input : inputs) {
+    for (const Strings& more :
+         std::vector<Strings>{{"--output", out}, {"--output", out, "--resume"}, {"--dry-run"}}) {
+      const ProgramResult result = RunBatchProgram(Join(input, more), 0, no_input);
+      EXPECT_EQ(result.exit_code, 3) << result.ToString();
+      EXPECT_EQ(ErrorLines(result).size(), 1u) << result.ToString();
+      EXPECT_FALSE(fs::exists(out)) << "an empty output is left";
+    }
+  }
+  const ProgramResult ranks = RunBatchProgram(inputs[0], 2);
+  EXPECT_EQ(ranks.exit_code, 3) << ranks.ToString();
+  EXPECT_THAT(ranks.err, HasSubstr("the input holds no document"));
+  const ProgramResult text = RunBatchProgram({"--input", "-", "--format", "jsonl"}, 0, no_input);
+  EXPECT_EQ(text.exit_code, 1) << text.ToString();
+  EXPECT_EQ(ReasonOf(ParseRecord(text.out)), "DOCUMENT_EMPTY");
+}
+
+TEST_F(Batch, AnOutputThatTheNextRunWouldReadIsRefusedAtOnce) {
+  fs::create_directories(folder_.Path("docs/sub"));
+  folder_.Write("docs/a.txt", "Text a.");
+  ProgramOptions options;
+  options.folder = folder_.path();
+  for (const Strings& flags : std::vector<Strings>{{"--input", "docs", "--output", "docs/out.txt"},
+                                                   {"--input", "docs", "--output", "docs/sub/out.md"},
+                                                   {"--input", "docs/*.txt", "--output", "./docs/out.txt"},
+                                                   {"--input", "docs", "--stats", "docs/s.txt"}}) {
+    const ProgramResult result = RunBatchProgram(flags, 0, options);
+    EXPECT_EQ(result.exit_code, 2) << result.ToString();
+    EXPECT_THAT(result.err, HasSubstr("would be an input of the next run, by --input docs"));
+    EXPECT_FALSE(fs::exists(folder_.Path(flags[3])));
+  }
+  // What the folder is not searched for may lie there.
+  EXPECT_EQ(RunBatchProgram({"--input", "docs", "--output", "docs/out.jsonl"}, 0, options).exit_code, 0);
+}
+
+TEST_F(Batch, OnePipeForInputAndOutputIsRefused) {
+  const std::string pipe = folder_.Path("pipe.jsonl"), link = folder_.Path("link.jsonl");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  fs::create_symlink(pipe, link);
+  for (const std::string& out : {pipe, link}) {
+    const ProgramResult result = RunBatchProgram({"--input", pipe, "--output", out});
+    EXPECT_EQ(result.exit_code, 2) << result.ToString();
+    EXPECT_THAT(result.err, HasSubstr("is the input"));
+  }
+}
+
+TEST_F(Batch, ASignalEndsTheWaitForAReaderOfAPipe) {
+  const std::string pipe = folder_.Path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  ProgramOptions options;
+  options.argv = PrefillCommand(
+      WithSmallModel({"--input", folder_.Write("lines.jsonl", BatchLines(2)), "--output", pipe}));
+  auto program = Program::Start(options);
+  ASSERT_TRUE(program.ok()) << program.status();
+  ASSERT_TRUE((*program)->WaitForOutput("waiting for somebody to read this pipe"));
+  kill((*program)->pid(), SIGTERM);
+  const ProgramResult result = (*program)->Wait();
+  EXPECT_EQ(result.exit_code, 143) << result.ToString();
+}
+
+// Lines of stderr.
+std::vector<std::string> ErrLines(const ProgramResult& result) {
+  std::vector<std::string> lines;
+  std::istringstream text(result.err);
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST_F(Batch, TheClosingTableIsInTheOrderOfTheInput) {
+  // The first document finishes last.
+  std::string lines = BatchLine("d0", "Long.", {{"max_tokens", 60}}) + "bad\n";
+  for (int i = 2; i < 8; ++i) lines += BatchLine("d" + std::to_string(i), "Short.", {{"max_tokens", 2}});
+  const ProgramResult result =
+      RunBatchProgram({"--input", folder_.Write("lines.jsonl", lines), "--ignore-eos"}, 2);
+  EXPECT_EQ(result.exit_code, 1) << result.ToString();
+  EXPECT_EQ(ParseRecords(result.out).back()["id"], "d0");
+  std::vector<std::string> ids;
+  bool in_table = false;
+  for (const std::string& line : ErrLines(result)) {
+    if (in_table && line.empty()) break;
+    if (in_table) ids.push_back(line.substr(0, line.find(' ')));
+    in_table = in_table || line.starts_with("document ");
+  }
+  EXPECT_THAT(ids, ElementsAre("d0", "line-2", "d2", "d3", "d4", "d5", "d6", "d7"));
+  // 60 and 6 times 2 tokens; a document's first comes from its prefill.
+  EXPECT_THAT(result.err,
+              ::testing::ContainsRegex("8 documents: 7 summarised, 1 failed; [0-9]+ prompt tokens, 72 "
+                                       "generated in [^(]+ \\([0-9.]+ tokens/s\\); prefill [0-9.]+ "
+                                       "tokens/s for [^,]+, decode [0-9.]+ tokens/s for "));
+}
+
+TEST_F(Batch, ManyDocumentsAreClosedWithTheFailedOnes) {
+  std::string lines;
+  for (int i = 0; i < 60; ++i)
+    lines += i % 2 == 1 ? BatchLine("", "x") : BatchLine("d" + std::to_string(i), "Text.");
+  const ProgramResult result = RunBatchProgram({"--input", folder_.Write("lines.jsonl", lines)});
+  EXPECT_EQ(result.exit_code, 1) << result.ToString();
+  const std::vector<std::string> err = ErrLines(result);
+  const auto heading = std::find(err.begin(), err.end(), "failed:");
+  ASSERT_NE(heading, err.end()) << result.ToString();
+  ASSERT_EQ(err.end() - heading, 22) << result.ToString();
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_THAT(heading[i + 1],
+                ::testing::MatchesRegex("  line-" + std::to_string(2 * i + 2) + " +DOCUMENT_ID_INVALID"));
+  }
+  EXPECT_EQ(heading[21], "  and 10 more");
 }
 
 TEST_F(Batch, FieldsOfARecordBeatFlags) {
@@ -289,6 +391,22 @@ TEST_F(Batch, OverflowMiddleKeepsBothEndsAndSaysSo) {
   EXPECT_THAT(tokens.out, HasSubstr("long: 4088 prompt tokens"));
   EXPECT_EQ(ReasonOf(RunRecords({"--input", file}, 1).at("long")), "CONTEXT_EXCEEDED");
 
+  // Those who read text are told as well.
+  const std::string text_file = folder_.Write("long.txt", text);
+  const ProgramResult one = RunBatchProgram({"--input", text_file, "--overflow", "middle"});
+  EXPECT_EQ(one.exit_code, 0) << one.ToString();
+  EXPECT_THAT(one.err,
+              ::testing::ContainsRegex("warning: .*long.txt: [0-9]+ of [0-9]+ prompt tokens .[0-9]+ bytes "
+                                       "in the middle. are left out to fit the context"));
+  std::string many;
+  for (int i = 0; i < 23; ++i) many += BatchLine("m" + std::to_string(i), text);
+  const ProgramResult told = RunBatchProgram({"--input", folder_.Write("many.jsonl", many), "--overflow",
+                                              "middle", "--context", "300", "--format", "text"});
+  EXPECT_EQ(told.exit_code, 0) << told.ToString();
+  EXPECT_THAT(told.err, HasSubstr(" m19: "));
+  EXPECT_THAT(told.err, Not(HasSubstr(" m20: ")));
+  EXPECT_THAT(told.err, HasSubstr("further shortened documents are not named here"));
+
   // Spellings of special tokens are one token each in the prompt.
   std::string special;
   for (int i = 0; i < 3000; ++i) special += "ab<|im_end|>";
@@ -343,6 +461,9 @@ TEST_F(Resume, SkipsWhatIsThereAndDropsATornLine) {
   const std::string before = Slurp(out_);
   const ProgramResult nothing = Run({"--resume"});
   EXPECT_EQ(nothing.exit_code, 1) << "one document failed: " << nothing.ToString();
+  EXPECT_THAT(nothing.err,
+              HasSubstr("nothing to do: 10 documents have records, 1 of them failed; --retry-errors "
+                        "does those again\n"));
   EXPECT_EQ(Slurp(out_), before);
 }
 
@@ -382,185 +503,6 @@ TEST_F(Resume, NeverOverwritesUnasked) {
   const ProgramResult self = RunBatchProgram({"--input", lines_, "--output", lines_, "--force"});
   EXPECT_EQ(self.exit_code, 2) << self.ToString();
   EXPECT_THAT(Slurp(lines_), HasSubstr("\"d0\""));
-}
-
-// A batch that takes long: many layers, many tokens.
-const std::string& LongModel() {
-  static const TestFolder folder;
-  static const std::string path = [] {
-    TinyModelOptions options = SmallOptions();
-    options.layers = 30;
-    const std::string file = folder.Path("long.gguf");
-    EXPECT_TRUE(TinyTextGguf(options).Write(file));
-    return file;
-  }();
-  return path;
-}
-
-class Ends : public Batch {
- protected:
-  // Starts a batch of 400 documents and waits for its first records.
-  std::unique_ptr<Program> Start(const Strings& more, int ranks = 0) {
-    ProgramOptions options;
-    options.argv = PrefillCommand(Join({"--model", LongModel(), "--dtype", "f32", "--threads", "1", "--input",
-                                        lines_, "--output", out_, "--max-tokens", "60", "--ignore-eos"},
-                                       more),
-                                  ranks);
-    auto program = Program::Start(options);
-    EXPECT_TRUE(program.ok()) << program.status();
-    return *std::move(program);
-  }
-  void WaitForRecords(Program& program) {
-    while (program.Poll(std::chrono::milliseconds(10))) {
-      std::error_code error;
-      if (fs::file_size(out_, error) > 0 && !error) return;
-    }
-    ADD_FAILURE() << "the batch ended without a record: " << program.err();
-  }
-  void CheckResumes(int ranks = 0) {
-    auto program = Start({"--resume"}, ranks);
-    const ProgramResult result = program->Wait();
-    EXPECT_EQ(result.exit_code, 0) << result.ToString();
-    EXPECT_THAT(RecordsById(Slurp(out_)), SizeIs(kDocuments));
-  }
-  static constexpr int kDocuments = 60;
-  const std::string lines_ = folder_.Write("lines.jsonl", BatchLines(kDocuments));
-  const std::string out_ = folder_.Path("out.jsonl");
-};
-
-TEST_F(Ends, ASignalFinishesOpenDocuments) {
-  for (const auto& [number, exit_code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
-    fs::remove(out_);
-    auto program = Start({"--max-batch", "4"});
-    WaitForRecords(*program);
-    kill(program->pid(), number);
-    const ProgramResult result = program->Wait();
-    EXPECT_EQ(result.exit_code, exit_code) << result.ToString();
-    const auto records = ParseRecords(Slurp(out_));
-    EXPECT_GE(records.size(), 2u);
-    EXPECT_LT(records.size(), static_cast<size_t>(kDocuments));
-    for (const Json& record : records) EXPECT_EQ(record["usage"]["completion_tokens"], 60) << record.dump();
-    EXPECT_THAT(result.err, HasSubstr("a second signal ends at once"));
-  }
-  CheckResumes();
-}
-
-TEST_F(Ends, ASignalWhileWaitingForInputIsNoEndOfTheInput) {
-  const std::string fifo = folder_.Path("lines.fifo.jsonl");
-  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  for (const int ranks : {0, 2}) {
-    fs::remove(out_);
-    auto program = Start({"--input", fifo, "--force", "--input-format", "jsonl"}, ranks);
-    WaitForRecords(*program);
-    for (int done = 0; done < kDocuments;) {  // all of the first input
-      program->Poll(std::chrono::milliseconds(20));
-      const std::string text = Slurp(out_);
-      done = static_cast<int>(std::count(text.begin(), text.end(), '\n'));
-    }
-    pid_t rank = program->pid();
-    for (const pid_t pid : program->Descendants()) rank = pid;
-    kill(rank, SIGTERM);
-    const ProgramResult result = program->Wait();
-    EXPECT_EQ(result.exit_code, 143) << result.ToString();
-  }
-}
-
-TEST_F(Ends, AFileThatMayNotGrowIsAnOutputThatCannotBeWritten) {
-  ProgramOptions options;
-  options.argv = {"/bin/sh", "-c", "ulimit -f 8; exec \"$0\" \"$@\""};
-  for (const std::string& argument :
-       PrefillCommand(WithSmallModel({"--input", lines_, "--output", out_, "--max-tokens", "8"})))
-    options.argv.push_back(argument);
-  const auto result = RunProgram(options);
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->exit_code, 6) << result->ToString();
-  EXPECT_THAT(result->err, HasSubstr("--output"));
-  EXPECT_GT(ParseRecords(Slurp(out_)).size(), 1u) << "whole records stay";
-}
-
-TEST_F(Ends, TheSecondSignalEndsAtOnce) {
-  auto program = Start({});
-  WaitForRecords(*program);
-  kill(program->pid(), SIGTERM);
-  program->WaitForOutput("second signal");
-  kill(program->pid(), SIGTERM);
-  const ProgramResult result = program->Wait();
-  EXPECT_EQ(result.exit_code, 143) << result.ToString();
-  ParseRecords(Slurp(out_));  // whole lines
-}
-
-TEST_F(Ends, TheTimeLimitFinishesOpenDocuments) {
-  auto program = Start({"--time-limit", "0.5"});
-  const ProgramResult result = program->Wait();
-  EXPECT_EQ(result.exit_code, 124) << result.ToString();
-  EXPECT_LT(ParseRecords(Slurp(out_)).size(), static_cast<size_t>(kDocuments));
-  CheckResumes(2);
-}
-
-TEST_F(Ends, ASignalToOneRankEndsAllInOrder) {
-  auto program = Start({"--max-batch", "4"}, 3);
-  WaitForRecords(*program);
-  pid_t last = 0;
-  for (const pid_t pid : program->Descendants()) last = pid;
-  kill(last, SIGTERM);
-  const ProgramResult result = program->Wait();
-  EXPECT_EQ(result.exit_code, 143) << result.ToString();
-  for (const Json& record : ParseRecords(Slurp(out_))) EXPECT_EQ(record["usage"]["completion_tokens"], 60);
-  CheckResumes(3);
-}
-
-TEST_F(Ends, RunShHandsSignalsToTheRanks) {
-  for (const auto& [number, exit_code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
-    fs::remove(out_);
-    ProgramOptions options;
-    options.argv = {SourceFolder() + "/launch/run.sh",
-                    "-n",
-                    "2",
-                    "--build-dir",
-                    fs::path(PrefillPath()).parent_path().parent_path().string(),
-                    "--model",
-                    LongModel(),
-                    "--dtype",
-                    "f32",
-                    "--threads",
-                    "1",
-                    "--input",
-                    lines_,
-                    "--output",
-                    out_,
-                    "--max-tokens",
-                    "60",
-                    "--ignore-eos"};
-    auto program = Program::Start(options);
-    ASSERT_TRUE(program.ok()) << program.status();
-    WaitForRecords(**program);
-    const std::vector<pid_t> below = (*program)->Descendants();
-    ASSERT_GE(below.size(), 3u) << "mpirun and two ranks";
-    kill((*program)->pid(), number);
-    // Signal 0 sends nothing.
-    while (kill((*program)->pid(), 0) == 0 && (*program)->Poll(std::chrono::milliseconds(1))) {
-    }
-    for (const pid_t pid : below) EXPECT_FALSE(IsRunning(pid)) << "process " << pid << " outlives run.sh";
-    const ProgramResult result = (*program)->Wait();
-    EXPECT_EQ(result.exit_code, exit_code) << result.ToString();
-    const auto records = ParseRecords(Slurp(out_));
-    EXPECT_LT(records.size(), static_cast<size_t>(kDocuments));
-    for (const Json& record : records) EXPECT_EQ(record["usage"]["completion_tokens"], 60);
-  }
-}
-
-TEST_F(Ends, TwoRunsDoNotShareAnOutput) {
-  auto program = Start({});
-  WaitForRecords(*program);
-  kill(program->pid(), SIGSTOP);  // or it might be done before the second gives up
-  for (const char* flag : {"--resume", "--force"}) {
-    const ProgramResult second = Start({flag})->Wait();
-    EXPECT_EQ(second.exit_code, 6) << second.ToString();
-    EXPECT_THAT(second.err, HasSubstr("another run"));
-  }
-  kill(program->pid(), SIGKILL);
-  program->Wait();
-  CheckResumes();
 }
 
 }  // namespace

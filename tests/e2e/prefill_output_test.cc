@@ -2,6 +2,7 @@
 // What snapkv-prefill writes: text, records, files, dumps, and where writing fails.
 #include <sys/stat.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "gmock/gmock.h"
@@ -93,8 +94,13 @@ TEST_F(Output, RecordHasTheKeysOfTheServiceInOrder) {
   }
   const double prefill_s = record["timings"]["prefill_ms"].get<double>() / 1e3;
   EXPECT_GT(prefill_s, 0);
-  EXPECT_NEAR(record["timings"]["prefill_tokens_per_s"].get<double>() * prefill_s,
-              record["usage"]["prompt_tokens"].get<double>(), 1e-6);
+  // Both are rounded to tenths, of milliseconds and of tokens a second.
+  const double rate = record["timings"]["prefill_tokens_per_s"];
+  EXPECT_NEAR(rate * prefill_s, record["usage"]["prompt_tokens"].get<double>(), 0.051e-3 * rate + 0.051);
+  for (const auto& [name, value] : record["timings"].items()) {
+    const double tenths = value.get<double>() * 10;
+    EXPECT_NEAR(tenths, std::round(tenths), 1e-6) << name;
+  }
   EXPECT_THAT(Keys(record["cache"]),
               ElementsAre("policy", "rows_full", "rows_kept", "bytes_full", "bytes_kept"));
   EXPECT_THAT(record["params_sha256"].get<std::string>(), ::testing::MatchesRegex("[0-9a-f]+"));

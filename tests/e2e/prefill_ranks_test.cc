@@ -194,7 +194,7 @@ TEST(Stats, CountsWhatThePlanSays) {
     EXPECT_EQ(report["run"]["model"], SmallModel());
     const double prefill_s = report["run"]["prefill_seconds"];
     EXPECT_GT(prefill_s, 0);
-    EXPECT_NEAR(ParseRecord(result.out)["timings"]["prefill_ms"].get<double>(), prefill_s * 1e3, 1e-6);
+    EXPECT_NEAR(ParseRecord(result.out)["timings"]["prefill_ms"].get<double>(), prefill_s * 1e3, 0.051);
     ASSERT_THAT(report["ranks"], SizeIs(c.ranks));
 
     const auto window = std::find(c.flags.begin(), c.flags.end(), "--window");

@@ -100,7 +100,7 @@ TEST_F(DocumentSourceTest, TextFile) {
   ASSERT_TRUE(source.ok()) << source.status();
   EXPECT_TRUE((*source)->single_text());
   EXPECT_FALSE((*source)->has_jsonl());
-  EXPECT_EQ((*source)->items_known(), 1);
+  EXPECT_EQ((*source)->CountItems().items, 1);
   EXPECT_THAT((*source)->files(), ElementsAre("./a//b.txt"));
   const std::vector<InputItem> items = Drain(**source);
   ASSERT_THAT(Summaries(items), ElementsAre("a/b.txt: Text.\n"));
@@ -147,7 +147,8 @@ TEST_F(DocumentSourceTest, Folder) {
   EXPECT_EQ(Read({"d"}), expected);
   EXPECT_EQ(Read({"./d//"}), expected);
   const auto source = DocumentSource::Open({.inputs = {"d"}});
-  EXPECT_EQ((*source)->items_known(), 7);
+  EXPECT_EQ((*source)->CountItems().items, 7);
+  EXPECT_TRUE((*source)->CountItems().exact);
   EXPECT_FALSE((*source)->single_text());
   EXPECT_THAT((*source)->files(), ::testing::SizeIs(7));
   fs::current_path(folder_.Path("elsewhere"));
@@ -231,7 +232,7 @@ TEST_F(DocumentSourceTest, Jsonl) {
   ASSERT_TRUE(source.ok()) << source.status();
   EXPECT_TRUE((*source)->has_jsonl());
   EXPECT_FALSE((*source)->single_text());
-  EXPECT_EQ((*source)->items_known(), -1);
+  EXPECT_EQ((*source)->CountItems().items, -1);
   EXPECT_THAT((*source)->files(), ElementsAre("in.jsonl"));
   const std::vector<InputItem> items = Drain(**source);
   EXPECT_THAT(Summaries(items),
@@ -437,13 +438,68 @@ TEST_F(DocumentSourceTest, ReadErrorsAreItems) {
   }
 }
 
+TEST_F(DocumentSourceTest, CountsByBytesUntilItKnows) {
+  std::string lines = "\xEF\xBB\xBF";
+  for (int i = 0; i < 1000; ++i) lines += "{\"text\":\"" + std::to_string(1000 + i) + "\"}\n";
+  folder_.Write("in.jsonl", lines);
+  folder_.Write("a.txt", "a");
+  const auto source = DocumentSource::Open({.inputs = {"in.jsonl", "a.txt"}});
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_EQ((*source)->CountItems().items, -1);
+  for (int i = 1; i <= 1001; ++i) {
+    ASSERT_TRUE((*source)->Next()->has_value());
+    const ItemCount count = (*source)->CountItems();
+    ASSERT_FALSE(count.exact);
+    // The mark and the file a.txt are a few bytes of 17,000.
+    if (i <= 100) continue;
+    ASSERT_NEAR(static_cast<double>(count.items), 1001, 5) << "after " << i;
+  }
+  ASSERT_FALSE((*source)->Next()->has_value());
+  EXPECT_EQ((*source)->CountItems().items, 1001);
+  EXPECT_TRUE((*source)->CountItems().exact);
+
+  folder_.Write("blank.jsonl", "\n\r\n");
+  const auto blank = DocumentSource::Open({.inputs = {"blank.jsonl"}});
+  EXPECT_FALSE((*blank)->Next()->has_value());
+  EXPECT_EQ((*blank)->CountItems().items, 0);
+  EXPECT_TRUE((*blank)->CountItems().exact);
+
+  const Stdin in(Stdin::Pipe("{\"text\":\"1\"}\n{\"text\":\"2\"}\n"));
+  const auto pipe = DocumentSource::Open({.inputs = {"-"}, .format = InputFormat::kJsonl});
+  EXPECT_TRUE((*pipe)->Next()->has_value());
+  EXPECT_EQ((*pipe)->CountItems().items, -1) << "a pipe's size is not known";
+}
+
+TEST_F(DocumentSourceTest, WhatTheNextRunWouldFind) {
+  folder_.Write("d/a.txt", "a");
+  folder_.Write("d/sub/b.md", "b");
+  folder_.Write("g/x1.json", "x");
+  fs::create_directory_symlink(folder_.Path("d"), folder_.Path("link"));
+  const auto source = DocumentSource::Open({.inputs = {"./d", "g/*.json"}});
+  ASSERT_TRUE(source.ok()) << source.status();
+  for (const char* path : {"d/out.txt", "d/sub/out.md", "d/none/out.txt", "link/out.txt", "g/../d/out.txt"})
+    EXPECT_EQ((*source)->WouldFind(path), "./d") << path;
+  EXPECT_EQ((*source)->WouldFind(folder_.Path("d/out.txt")), "./d");
+  for (const char* path : {"g/out.json", "./g/out.json"}) EXPECT_EQ((*source)->WouldFind(path), "g/*.json");
+  for (const char* path : {"out.txt", "d/out.jsonl", "d/.out.txt", "d/.h/out.txt", "d2/out.txt", "g/out.txt",
+                           "g/sub/out.json", "g/.out.json", "d"}) {
+    EXPECT_EQ((*source)->WouldFind(path), "") << path;
+  }
+  const auto file = DocumentSource::Open({.inputs = {"d/a.txt"}});
+  EXPECT_EQ((*file)->WouldFind("d/out.txt"), "");
+  folder_.Write("d/in.jsonl", "{}");
+  const auto lines = DocumentSource::Open({.inputs = {"d"}, .format = InputFormat::kJsonl});
+  EXPECT_EQ((*lines)->WouldFind("d/out.jsonl"), "d");
+  EXPECT_EQ((*lines)->WouldFind("d/out.txt"), "");
+}
+
 TEST_F(DocumentSourceTest, StdinIsText) {
   const Stdin in(Stdin::Pipe("From stdin.\n"));
   const auto source = DocumentSource::Open({.inputs = {"-"}});
   ASSERT_TRUE(source.ok()) << source.status();
   EXPECT_TRUE((*source)->single_text());
-  EXPECT_EQ((*source)->items_known(), 1);
-  EXPECT_THAT((*source)->files(), IsEmpty());
+  EXPECT_EQ((*source)->CountItems().items, 1);
+  EXPECT_THAT((*source)->files(), ElementsAre("/dev/stdin")) << "a pipe";
   EXPECT_THAT(Summaries(Drain(**source)), ElementsAre("-: From stdin.\n"));
 }
 
@@ -481,7 +537,7 @@ TEST_F(DocumentSourceTest, NamedPipe) {
   ASSERT_EQ(::mkfifo("pipe", 0600), 0);
   const auto source = DocumentSource::Open({.inputs = {"pipe"}});  // does not wait for the writer
   ASSERT_TRUE(source.ok()) << source.status();
-  EXPECT_THAT((*source)->files(), IsEmpty());
+  EXPECT_THAT((*source)->files(), ElementsAre("pipe"));
   std::thread writer([] { std::ofstream("pipe") << "Through a pipe."; });
   EXPECT_THAT(Summaries(Drain(**source)), ElementsAre("pipe: Through a pipe."));
   writer.join();
@@ -543,7 +599,8 @@ TEST_F(DocumentSourceTest, ManyInputsOfEveryKindInTheirOrder) {
   const Stdin in(Stdin::Pipe("s"));
   const auto source = DocumentSource::Open({.inputs = {"z.txt", "-", "in.jsonl", "d", "g?.txt"}});
   ASSERT_TRUE(source.ok()) << source.status();
-  EXPECT_THAT((*source)->files(), ElementsAre("z.txt", "in.jsonl", "d/a.md", "g1.txt", "g2.txt"));
+  EXPECT_THAT((*source)->files(),
+              ElementsAre("z.txt", "/dev/stdin", "in.jsonl", "d/a.md", "g1.txt", "g2.txt"));
   EXPECT_THAT(Summaries(Drain(**source)), ElementsAre("z.txt: z", "-: s", "in.jsonl:line-1: 1", "two: 2",
                                                       "d/a.md: a", "g1.txt: g1", "g2.txt: g2"));
 }

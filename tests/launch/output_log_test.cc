@@ -362,6 +362,29 @@ TEST(OutputLog, APipeGetsTheRecords) {
   EXPECT_TRUE(fs::exists(path));
 }
 
+TEST(OutputLog, WaitingForAReaderOrTheLockCanBeEnded) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder / "pipe", file = folder / "out.jsonl";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const auto holder = OutputLog::Open(Fresh(file));
+  ASSERT_TRUE(holder.ok()) << holder.status();
+  std::vector<std::string> lines;
+  SetLogWriter([&](const std::string& line) { lines.push_back(line); });
+  for (const std::string& path : {pipe, file}) {
+    OutputLogOptions options = Fresh(path);
+    options.lock_wait = absl::Seconds(300);
+    const absl::Time start = absl::Now();
+    options.stop = [start] { return absl::Now() - start > absl::Milliseconds(700); };
+    const auto log = OutputLog::Open(options);
+    EXPECT_TRUE(absl::IsCancelled(log.status())) << path << ": " << log.status();
+  }
+  SetLogWriter(nullptr);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_THAT(lines[0], HasSubstr("pipe: waiting for somebody to read this pipe"));
+  EXPECT_THAT(lines[1], HasSubstr("out.jsonl: another run (process " + std::to_string(getpid()) +
+                                  ") is writing it; waiting up to 5m for its end"));
+}
+
 // The records of `path` written by a forked process whose stdout is a pipe that does not block.
 std::string ThroughStdout(const std::string& path, const std::string& line) {
   int ends[2];

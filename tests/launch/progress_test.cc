@@ -73,7 +73,7 @@ TEST_F(ProgressTest, AutoIsABarOnATerminalOnly) {
 TEST_F(ProgressTest, TheBarSaysHowFar) {
   Progress progress(Options(ProgressMode::kBar));
   progress.Update({.total = 60});
-  EXPECT_EQ(Shown(), "[..............................]   0% 0/60");
+  EXPECT_EQ(Shown(), "[..............................]   0% 0/60 documents, 0 s so far");
   Advance(10);
   progress.Update({.total = 60,
                    .done = 9,
@@ -86,8 +86,19 @@ TEST_F(ProgressTest, TheBarSaysHowFar) {
                    .open_layers = 15,
                    .layers = 30});
   // 1000 tokens and half of 400 in 10 s; 30 of 60 documents left and 10 done in 10 s.
-  EXPECT_THAT(Shown(),
-              HasSubstr(" 50% 30/60, 1 failed, 30.0 s left, 5.0 tok/s out, 120 tok/s in, layer 15/30"));
+  EXPECT_THAT(
+      Shown(),
+      HasSubstr(" 50% 30/60 documents, 1 failed, about 30 s left, 10 s so far, 5.0 tok/s out, 120 tok/s in"));
+  columns_ = 150;
+  Advance(1);
+  progress.Update({.total = 60,
+                   .total_exact = false,
+                   .done = 10,
+                   .active = 3,
+                   .prompt_tokens = 1000,
+                   .generated_tokens = 50});
+  EXPECT_THAT(Shown(), HasSubstr(" 16% 10/~60 documents, about 55 s left, 11 s so far, "));
+  EXPECT_THAT(Shown(), HasSubstr(", 1000 + 50 tokens"));
   progress.Finish();
   EXPECT_EQ(Shown(), "") << "erased at the end";
 }
@@ -95,7 +106,7 @@ TEST_F(ProgressTest, TheBarSaysHowFar) {
 TEST_F(ProgressTest, TheBarOfAnUnknownTotal) {
   Progress progress(Options(ProgressMode::kBar));
   progress.Update({.done = 3, .active = 1});
-  EXPECT_EQ(Shown(), "3, 1 active");
+  EXPECT_EQ(Shown(), "3 documents, 0 s so far, 1 active");
 }
 
 TEST_F(ProgressTest, NeverLongerThanTheLine) {
@@ -142,7 +153,7 @@ TEST_F(ProgressTest, AShorterBarLeavesNothingBehind) {
   progress.Update({.done = 100'000, .active = 8});
   Advance(0.5);
   progress.Update({.done = 5});
-  EXPECT_EQ(Shown(), "5");
+  EXPECT_EQ(Shown(), "5 documents, 0 s so far");
 }
 
 TEST_F(ProgressTest, LogLinesStandAboveTheBar) {
@@ -220,7 +231,7 @@ TEST_F(ProgressTest, LinesComeEveryThirtySeconds) {
   EXPECT_EQ(
       lines[0],
       "39 of 200 documents, 7 of them before, 2 failed, 3 active, layer 0 of 30 of 500 prompt tokens, prompt "
-      "1000 tokens/s, generated 20.0 tokens/s, about 2 min 31 s left\n");
+      "1000 tokens/s, generated 20.0 tokens/s, 30 s so far, about 2 min 30 s left\n");
   EXPECT_EQ(written_, "") << "lines go through LOG";
 }
 
@@ -281,26 +292,48 @@ TEST(ShowDuration, Forms) {
   EXPECT_EQ(ShowDuration(absl::Seconds(-1)), "0 ms");
 }
 
+TEST(ShowEstimate, IsNoFinerThanAGuess) {
+  for (const auto& [seconds, text] :
+       {std::pair(0.0, "1 s"), std::pair(8.2, "8 s"), std::pair(10.0, "10 s"), std::pair(33.4, "35 s"),
+        std::pair(58.0, "1 min 00 s"), std::pair(151.0, "2 min 30 s"), std::pair(599.0, "10 min"),
+        std::pair(725.0, "12 min"), std::pair(3590.0, "1 h 00 min"), std::pair(7700.0, "2 h 10 min"),
+        std::pair(111'000.0, "31 h"), std::pair(-3.0, "1 s")}) {
+    EXPECT_EQ(ShowEstimate(absl::Seconds(seconds)), text) << seconds;
+  }
+}
+
 TEST(Closing, Line) {
   EXPECT_EQ(ClosingLine({.done = 58,
                          .failed = 2,
                          .skipped = 40,
                          .prompt_tokens = 120'000,
-                         .generated_tokens = 2400,
-                         .seconds = 12.5}),
-            "100 documents: 58 summarised, 2 failed, 40 from before; 120000 prompt tokens, 2400 generated in "
-            "12.5 s "
-            "(9600 prompt tokens/s, 192 generated tokens/s)");
+                         .generated_tokens = 2458,
+                         .seconds = 12.5,
+                         .prefill_seconds = 8,
+                         .decode_seconds = 4}),
+            "100 documents: 58 summarised, 2 failed, 40 from before; 120000 prompt tokens, 2458 generated in "
+            "12.5 s (9797 tokens/s); prefill 15000 tokens/s for 8.0 s, decode 600 tokens/s for 4.0 s");
+  // The only token comes from prefill.
   EXPECT_EQ(
-      ClosingLine({.done = 1,
-                   .prompt_tokens = 1000,
-                   .generated_tokens = 10,
-                   .seconds = 3,
-                   .prefill_seconds = 2,
-                   .decode_seconds = 1}),
-      "1 document: 1 summarised, 0 failed; 1000 prompt tokens, 10 generated in 3.0 s (500 prompt tokens/s, "
-      "10.0 generated tokens/s)");
-  EXPECT_THAT(ClosingLine({}), HasSubstr("0 documents: 0 summarised, 0 failed; 0 prompt tokens"));
+      ClosingLine(
+          {.done = 1, .prompt_tokens = 1000, .generated_tokens = 1, .seconds = 3, .prefill_seconds = 2}),
+      "1 document: 1 summarised, 0 failed; 1000 prompt tokens, 1 generated in 3.0 s (334 tokens/s); prefill "
+      "500 tokens/s for 2.0 s");
+  EXPECT_EQ(ClosingLine({.failed = 3, .seconds = 1}), "3 documents: 0 summarised, 3 failed");
+}
+
+TEST(Closing, NothingToDo) {
+  EXPECT_EQ(NothingToDoLine(60, 2),
+            "nothing to do: 60 documents have records, 2 of them failed; --retry-errors does those again");
+  EXPECT_EQ(NothingToDoLine(1, 0), "nothing to do: 1 document has a record");
+}
+
+TEST(Closing, ListOfTheFailed) {
+  const std::vector<ClosingRow> rows = {ToClosingRow(Failed("long-id.txt")), ToClosingRow(Summarised("good")),
+                                        ToClosingRow(Failed("b"))};
+  EXPECT_EQ(FailedList(rows, 2), "failed:\n  long-id.txt  DOCUMENT_EMPTY\n  b            DOCUMENT_EMPTY\n");
+  EXPECT_THAT(FailedList(rows, 32), HasSubstr("DOCUMENT_EMPTY\n  and 30 more\n"));
+  EXPECT_EQ(FailedList({ToClosingRow(Summarised("good"))}, 0), "");
 }
 
 TEST(Closing, Table) {

@@ -113,6 +113,16 @@ TEST(Record, AnErrorNeverHasStatus200) {
   EXPECT_EQ(status(DeadlineExceeded("x"), "TIME_LIMIT"), 504);
 }
 
+TEST(Record, TimesAreRoundedToTenths) {
+  DocumentResult result = Summarised("a");
+  result.queue_s = 0.00012345;
+  result.prefill_s = 0.0123456;
+  result.decode_s = 0.0333333;
+  EXPECT_EQ(Record(result, {})["timings"].dump(),
+            R"({"queue_ms":0.1,"prefill_ms":12.3,"decode_ms":33.3,"prefill_tokens_per_s":8100.1,)"
+            R"("decode_tokens_per_s":60.0})");
+}
+
 TEST(Record, FiguresWithoutTime) {
   DocumentResult result = Summarised("a");
   result.prefill_s = result.decode_s = 0;

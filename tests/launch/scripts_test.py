@@ -6,10 +6,14 @@ Usage: scripts_test.py ROOT
 """
 import hashlib
 import os
+import shlex
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import zipfile
 
@@ -240,6 +244,58 @@ class RunTest(ScriptTest):
         if os.path.exists("/usr/bin/mpirun"):
             self.assertEqual(self.launch("-n", "2", FAKE_EXIT="70").returncode, 70)
 
+    def mpirun_that_dies(self, end, children=True):
+        """mpirun with a rank that lives for a moment, or none; without -q it would have said why it ended."""
+        self.stand_in("mpirun", '[[ " $* " == *" -q "* ]] || echo "mpirun: no slots" >&2\n' +
+                      ("sleep 0.5\n" if children else "") + end)
+
+    def test_a_killed_mpirun_is_a_lost_rank(self):
+        for end, name in (("kill -KILL $$", "KILL"), ("exit 137", "KILL"), ("kill -SEGV $$", "SEGV")):
+            self.mpirun_that_dies(end)
+            result = self.launch("-n", "2", "--output", "out.jsonl")
+            self.assertEqual(result.returncode, 70, result.stderr)
+            self.assertRegex(result.stderr, rf"^run: error: .* killed by signal {name}[,;].*: start again with --resume\n$")
+            for flags in ([], ["--output", "-"], ["--output=/dev/stdout"]):
+                self.assertRegex(self.launch("-n", "2", *flags).stderr, r"start again\n$")
+
+    def test_banners_are_hidden_but_not_those_of_a_failed_launch(self):
+        self.assertIn("-q", self.dry("-n", "2"))
+        for end, code in (("exit 1", 1), ("exit 132", 7)):
+            self.mpirun_that_dies(end, children=False)
+            result = self.launch("-n", "2")
+            self.assertEqual(result.returncode, code, result.stderr)
+            self.assertIn("run: error: mpirun could not start the ranks", result.stderr)
+            self.assertIn("mpirun: no slots\n", result.stderr)
+        for code in (2, 3, 6, 7, 70, 124, 130, 143):
+            self.mpirun_that_dies(f"exit {code}", children=False)
+            result = self.launch("-n", "2")
+            self.assertEqual((result.returncode, result.stderr), (code, ""))
+
+    def test_the_build_says_how_far_it_is(self):
+        """On copies of the scripts in a tree of their own, whose cmake takes a moment."""
+        with open(os.path.join(ROOT, "launch/run.sh"), encoding="utf-8") as f:
+            script = self.stand_in("tree/launch/run.sh", f.read(), folder=self.folder)
+        shutil.copy(os.path.join(ROOT, "launch/lib.sh"), os.path.dirname(script))
+        program = os.path.join(self.folder, "tree/build/release/launch/snapkv-prefill")
+        self.stand_in("cmake", f'''[[ "$1" == --build ]] || exit 0
+echo "[3/10] Building CXX object"; sleep 3
+[[ -z "${{FAKE_FAIL:-}}" ]] || {{ echo "FAILED: some.cc.o"; exit 1; }}
+mkdir -p {os.path.dirname(program)}; cp {self.program} {program}''')
+
+        def run(**environment):
+            return subprocess.run([script, "--model", "m"], env={**self.environment, "SNAPKV_BUILD_REPORT_S": "1", **environment},
+                                  timeout=60, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+        failed = run(FAKE_FAIL="1")
+        self.assertEqual((failed.returncode, failed.stdout), (1, ""), failed.stderr)
+        self.assertIn("FAILED: some.cc.o\n", failed.stderr)
+        self.assertIn("build/release.log", failed.stderr)
+        built = run()
+        self.assertEqual((built.returncode, built.stdout), (0, "--model\nm\n"), built.stderr)
+        self.assertEqual(built.stderr, "run: building build/release (once; a few minutes); log: build/release.log\n"
+                                       "run: building: step 3/10\nrun: built\n")
+        self.assertEqual(run().stderr, "", "built once")
+
     def test_usage_errors(self):
         for arguments, word in ((["-n"], "-n"), (["-n", "0"], "'0'"), (["-n", "two"], "'two'"), (["-n", "-1"], "'-1'"),
                                 (["--build-dir"], "--build-dir")):
@@ -255,6 +311,197 @@ class RunTest(ScriptTest):
         self.assertEqual(result.returncode, 0)
         self.assertIn("--dry-launch", result.stdout)
         self.assertTrue(result.stdout.endswith("--help\n"), "the program was not asked for its help")
+
+
+class ServeTest(ScriptTest):
+    """serve.sh with stand-ins for both programs, which log what happens to them in the order of time."""
+    SERVER = f"#!{sys.executable}" + '''
+import os, signal, socket, sys, time
+def log(text):
+    with open(os.environ["CALLS"], "a") as f: f.write(text + "\\n")
+def end(number, frame):
+    log("server ended by TERM")
+    sys.exit(int(os.environ.get("SERVER_EXIT", "0")))
+signal.signal(signal.SIGTERM, end)
+signal.signal(signal.SIGINT, lambda number, frame: log("server got INT"))
+log("server " + " ".join(sys.argv[1:]))
+if os.environ.get("SERVER_FAILS"): sys.exit(7)
+port = int(sys.argv[sys.argv.index("--listen") + 1].rpartition(":")[2])
+listener = socket.create_server(("127.0.0.1", port))
+log("server listens")
+if os.environ.get("SERVER_DIES"):
+    listener.accept()
+    time.sleep(1)
+    sys.exit(9)
+while True: listener.accept()
+'''
+    WORKER = f"#!{sys.executable}" + '''
+import os, signal, sys, time
+def log(text):
+    with open(os.environ["CALLS"], "a") as f: f.write(text + "\\n")
+def end(number, frame):
+    log("worker got TERM")
+    signal.signal(signal.SIGTERM, at_once)
+    time.sleep(float(os.environ.get("WORKER_TAKES", "0.3")))
+    log("worker ended")
+    sys.exit(int(os.environ.get("WORKER_EXIT", "143")))
+def at_once(number, frame):
+    log("worker ended at once")
+    os._exit(143)
+signal.signal(signal.SIGTERM, end)
+signal.signal(signal.SIGINT, lambda number, frame: log("worker got INT"))
+log("worker " + " ".join(sys.argv[1:]))
+if os.environ.get("WORKER_FAILS"): sys.exit(3)
+while True: time.sleep(1)
+'''
+
+    def setUp(self):
+        super().setUp()
+        self.build = os.path.join(self.folder, "build")
+        self.stand_in("build/launch/snapkv-server", self.SERVER, folder=self.folder)
+        self.stand_in("build/launch/snapkv-prefill", self.WORKER, folder=self.folder)
+        self.state = os.path.join(self.folder, "state")
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self.port = listener.getsockname()[1]
+
+    def arguments(self, *more):
+        return ["--build-dir", self.build, "--port", str(self.port), "--state", self.state, *more]
+
+    def serve(self, *more, **environment):
+        """A running serve.sh in a process group of its own."""
+        script = subprocess.Popen([os.path.join(ROOT, "launch/serve.sh"), *self.arguments(*more)], cwd="/",
+                                  env={**self.environment, **environment}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True, start_new_session=True)
+        self.addCleanup(script.communicate)
+        self.addCleanup(script.kill)
+        return script
+
+    def wait_for(self, text, count=1):
+        deadline = time.monotonic() + 30
+        while sum(text in line for line in self.recorded()) < count:
+            self.assertLess(time.monotonic(), deadline, f"'{text}' did not come: {self.recorded()}")
+            time.sleep(0.02)
+
+    def test_dry_launch(self):
+        result = self.run_script("serve.sh", *self.arguments("--dry-launch", "-n", "3", "--model", "a b", "--metrics-port=9411",
+                                                             "--", "--max-batch", "4"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        server, worker = map(shlex.split, result.stdout.splitlines())
+        address = f"127.0.0.1:{self.port}"
+        self.assertEqual(server, [self.build + "/launch/snapkv-server", "--state", self.state, "--listen", address,
+                                  "--metrics-port", "9411"])
+        self.assertEqual(worker, [os.path.join(ROOT, "launch/run.sh"), "-n", "3", "--build-dir", self.build, "--",
+                                  "--model", "a b", "--server", address, "--max-batch", "4"])
+        self.assertFalse(os.path.exists(self.state))
+        self.assertEqual(self.recorded(), [])
+
+    def test_defaults(self):
+        result = self.run_script("serve.sh", "--dry-launch", XDG_STATE_HOME="/x")
+        server, worker = map(shlex.split, result.stdout.splitlines())
+        self.assertEqual(server, [os.path.join(ROOT, "build/release/launch/snapkv-server"), "--state", "/x/snapkv", "--listen",
+                                  "127.0.0.1:7411"])
+        self.assertEqual(worker[1:3] + worker[-4:], ["-n", "1", "--model", "smollm2", "--server", "127.0.0.1:7411"])
+        result = self.run_script("serve.sh", "--dry-launch", XDG_STATE_HOME="", HOME="/home/x")
+        self.assertIn("--state /home/x/.local/state/snapkv ", result.stdout)
+
+    def run_and_end(self, signal_number, *more, ranks=1, **environment):
+        script = self.serve(*more, **environment)
+        self.wait_for("worker --model", ranks)
+        script.send_signal(signal_number)
+        out, err = script.communicate(timeout=30)
+        self.assertEqual(out, "")
+        return script.returncode, err
+
+    def test_a_signal_ends_the_worker_and_then_the_server(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(signal=number):
+                open(self.calls, "w", encoding="utf-8").close()
+                code, err = self.run_and_end(number)
+                self.assertEqual(code, 0, err)
+                calls = self.recorded()
+                self.assertEqual([c.partition(" --")[0] for c in calls], [
+                    "server", "server listens", "worker", "worker got TERM", "worker ended", "server ended by TERM"])
+                self.assertIn(f"snapkv submit --server 127.0.0.1:{self.port} ", err)
+                self.assertEqual(os.stat(self.state).st_mode & 0o777, 0o700)
+
+    def test_ctrl_c_of_a_terminal_reaches_the_script_alone(self):
+        script = self.serve()
+        self.wait_for("worker --model")
+        os.killpg(script.pid, signal.SIGINT)
+        _, err = script.communicate(timeout=30)
+        self.assertEqual(script.returncode, 0, err)
+        self.assertFalse([c for c in self.recorded() if "got INT" in c])
+
+    def test_a_group_of_ranks(self):
+        if not os.path.exists("/usr/bin/mpirun"):
+            self.skipTest("mpirun is not installed")
+        code, err = self.run_and_end(signal.SIGINT, "-n", "2", ranks=2, WORKER_EXIT="0")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(self.recorded().count("worker ended"), 2)
+        self.assertEqual(self.recorded()[-1], "server ended by TERM")
+
+    def test_the_second_signal_ends_at_once(self):
+        script = self.serve(WORKER_TAKES="60")
+        self.wait_for("worker --model")
+        script.send_signal(signal.SIGINT)
+        self.wait_for("worker got TERM")
+        script.send_signal(signal.SIGINT)
+        script.communicate(timeout=30)
+        self.assertIn("worker ended at once", self.recorded())
+        self.assertIn("server ended by TERM", self.recorded())
+
+    def test_exit_codes(self):
+        for environment, expected in (({"SERVER_EXIT": "5"}, 5), ({"WORKER_EXIT": "70"}, 70), ({"WORKER_EXIT": "0"}, 0),
+                                      ({"WORKER_EXIT": "130"}, 0)):
+            with self.subTest(**environment):
+                open(self.calls, "w", encoding="utf-8").close()
+                code, err = self.run_and_end(signal.SIGTERM, **environment)
+                self.assertEqual(code, expected, err)
+
+    def test_a_server_that_does_not_start(self):
+        script = self.serve(SERVER_FAILS="1")
+        script.communicate(timeout=30)
+        self.assertEqual(script.returncode, 7)
+        self.assertFalse([c for c in self.recorded() if c.startswith("worker")])
+
+    def test_a_server_that_dies_takes_the_worker_along(self):
+        script = self.serve(SERVER_DIES="1")
+        _, err = script.communicate(timeout=30)
+        self.assertEqual(script.returncode, 9, err)
+        self.assertIn("the server has ended (exit code 9)", err)
+        self.assertEqual(self.recorded()[-1], "worker ended")
+
+    def test_a_worker_that_fails_takes_the_server_along(self):
+        script = self.serve(WORKER_FAILS="1")
+        _, err = script.communicate(timeout=30)
+        self.assertEqual(script.returncode, 3, err)
+        self.assertIn("the worker group has ended (exit code 3)", err)
+        self.assertEqual(self.recorded()[-1], "server ended by TERM")
+
+    def test_a_killed_script_leaves_nobody_behind(self):
+        script = self.serve()
+        self.wait_for("worker --model")
+        script.kill()
+        script.communicate(timeout=30)
+        self.wait_for("worker ended")
+        self.wait_for("server ended by TERM")
+
+    def test_a_port_in_use(self):
+        with socket.create_server(("127.0.0.1", self.port)):
+            result = self.run_script("serve.sh", *self.arguments())
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(f"port {self.port}", result.stderr)
+        self.assertEqual(self.recorded(), [])
+
+    def test_usage_errors(self):
+        for arguments, word in ((["-n", "0"], "'0'"), (["--port", "70000"], "'70000'"), (["--port"], "--port"),
+                                (["--metrics-port", "x"], "'x'"), (["--max-batch", "4"], "--max-batch"),
+                                (["--build-dir", "/no/such"], "/no/such")):
+            result = self.run_script("serve.sh", *arguments)
+            self.assertEqual(result.returncode, 2, arguments)
+            self.assertIn(word, result.stderr)
+        self.assertEqual(self.run_script("serve.sh", "--help").returncode, 0)
+        self.assertIn("--state", self.run_script("serve.sh", "--dry-launch", XDG_STATE_HOME="", HOME="").stderr)
 
 
 class OtherScriptsTest(ScriptTest):

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -77,7 +79,8 @@ class ScriptedDriver : public BatchDriver {
     return Supply::kPrompt;
   }
   void OnPrefillStarted(int64_t ticket) override { started.push_back(ticket); }
-  void OnProgress(int64_t, int64_t, int64_t open_documents, int64_t) override {
+  void OnProgress(int64_t layers_done, int64_t layers, int64_t open_documents, int64_t) override {
+    if (layers > 0) layers_seen[started.back()] = layers_done;
     most_open = std::max(most_open, open_documents);
   }
   void OnPrefilled(int64_t ticket, const runtime::PrefillResult& result, double seconds) override {
@@ -85,16 +88,27 @@ class ScriptedDriver : public BatchDriver {
     rows_kept[ticket] = result.rows_kept;
     most_open = std::max<int64_t>(most_open, 1);
   }
-  void OnFinished(int64_t ticket, absl::StatusOr<Generation> generation, const DocumentTimes&) override {
+  void OnFinished(int64_t ticket, absl::StatusOr<Generation> generation,
+                  const DocumentTimes& times) override {
+    EXPECT_GE(times.decode_s, 0) << ticket;
+    EXPECT_LE(times.decode_s, times.batch_decode_s) << ticket << ": a part of all decoding steps";
+    if (generation.ok() && generation->token_ids.size() > 1) {
+      EXPECT_GT(times.decode_s, 0) << ticket;
+      EXPECT_GE(times.batch_decode_s, batch_decode_s_) << "a sum goes up";
+      batch_decode_s_ = times.batch_decode_s;
+    }
     EXPECT_TRUE(results.emplace(ticket, std::move(generation)).second) << ticket << " finished twice";
   }
   bool Abandoned() override { return abandon_after > 0 && results.size() >= abandon_after; }
+  bool Cancelled(int64_t ticket) override { return cancel && cancel(ticket); }
   void OnSignal(int number) override { signal = number; }
 
   int wait_every = 0;  // of that many calls all but one have no prompt
   int64_t most_open = 0;
   int signal = 0;
   size_t abandon_after = 0;  // results
+  std::function<bool(int64_t ticket)> cancel;
+  std::map<int64_t, int64_t> layers_seen;  // of the prefill, by ticket
   std::vector<int64_t> started;
   std::map<int64_t, int64_t> rows_kept;
   std::map<int64_t, absl::StatusOr<Generation>> results;
@@ -103,6 +117,7 @@ class ScriptedDriver : public BatchDriver {
   std::vector<Prompt> prompts_;
   size_t next_ = 0;
   int calls_ = 0;
+  double batch_decode_s_ = 0;
 };
 
 void RunDriver(ScriptedDriver& driver, int ranks, BatchOptions options) {
@@ -220,6 +235,110 @@ TEST(EngineBatch, AbandonedDocumentsAreDropped) {
     EXPECT_EQ(driver.results.size(), 1u);
     EXPECT_LE(driver.started.size(), 2u);
   }
+}
+
+// All but the cancelled documents have the results they have without it.
+void ExpectOthersUnchanged(const ScriptedDriver& driver, const ScriptedDriver& alone,
+                           const std::set<int64_t>& cancelled, const std::string& what) {
+  ASSERT_EQ(driver.results.size(), alone.results.size()) << what;
+  for (const auto& [ticket, want] : alone.results) {
+    const auto& got = driver.results.at(ticket);
+    if (cancelled.contains(ticket)) {
+      EXPECT_TRUE(absl::IsCancelled(got.status())) << what << ", document " << ticket << ": " << got.status();
+      continue;
+    }
+    ASSERT_TRUE(want.ok() && got.ok()) << what << ", document " << ticket << ": " << got.status();
+    EXPECT_EQ(got->token_ids, want->token_ids) << what << ", document " << ticket;
+    EXPECT_EQ(got->text, want->text) << what << ", document " << ticket;
+  }
+}
+
+TEST(EngineBatch, CancelledDocumentsLeaveTheOthersAlone) {
+  std::vector<Prompt> prompts = MixedPrompts();
+  for (Prompt& prompt : prompts) prompt.generation.ignore_eos = true;
+  ScriptedDriver alone(prompts);
+  RunDriver(alone, 1, {.max_batch = 1});
+  // After so many tokens each; 0 has 3 and is therefore done before.
+  const std::map<int64_t, int64_t> after = {{1, 1}, {3, 2}, {4, 4}, {7, 3}, {0, 100}};
+  for (const int ranks : {1, 3}) {
+    for (const bool abortable : {false, true}) {
+      std::map<int64_t, int64_t> tokens, asked_for;
+      std::vector<Prompt> counted = prompts;
+      for (Prompt& prompt : counted) {
+        prompt.generation.on_token = [&tokens, ticket = prompt.ticket](int64_t n) { tokens[ticket] = n; };
+      }
+      ScriptedDriver driver(counted);
+      driver.cancel = [&](int64_t ticket) {
+        const auto it = after.find(ticket);
+        return it != after.end() && tokens[ticket] >= it->second;
+      };
+      RunDriver(driver, ranks, {.max_batch = 4, .decode_in_prefill_from = 2, .abortable = abortable});
+      const std::string what = absl::StrCat(ranks, " ranks, abortable ", abortable);
+      ExpectOthersUnchanged(driver, alone, {1, 3, 4, 7}, what);
+      for (const auto& [ticket, most] : after) {
+        if (ticket == 0) continue;
+        EXPECT_LE(tokens[ticket], most + 1)
+            << what << ", document " << ticket << ": went on for more than a step";
+      }
+    }
+  }
+}
+
+TEST(EngineBatch, APromptThatIsCancelledInItsPrefillStopsBehindALayer) {
+  static const auto* deep = new auto(TinyModel::Create({.layers = 6, .vocab = kVocab}));
+  const runtime::Model& model = (**deep)->model();
+  for (const int ranks : {1, 2, 3}) {
+    for (const int64_t capacity : {48, 1000}) {  // with collectives of a selection in each layer, and without
+      std::vector<Prompt> prompts;
+      for (int64_t i = 0; i < 4; ++i) {
+        prompts.push_back(MakePrompt(i, 150, 9));
+        prompts.back().compression.capacity = capacity;
+        prompts.back().generation.ignore_eos = true;
+      }
+      ScriptedDriver driver(prompts), alone(prompts);
+      int asked = 0;
+      // The first prompt at once, the third in its second layer.
+      driver.cancel = [&](int64_t ticket) { return ticket == 0 || (ticket == 2 && ++asked >= 2); };
+      for (ScriptedDriver* d : {&alone, &driver}) {
+        const absl::Status status = OnRanks(model, {.ranks = ranks}, [&](const RankContext& context) {
+          const bool leader = context.rank() == runtime::kDecodeRank;
+          const absl::Status run = RunBatch(context, leader ? &SharedTokenizer() : nullptr,
+                                            leader ? d : nullptr, {.max_batch = 2, .abortable = true});
+          EXPECT_EQ(context.allocator.use(MemoryKind::kKvCompressed).current_bytes, 0) << "a cache is left";
+          return run;
+        });
+        ASSERT_TRUE(status.ok()) << status;
+      }
+      const std::string what = absl::StrCat(ranks, " ranks, capacity ", capacity);
+      ExpectOthersUnchanged(driver, alone, {0, 2}, what);
+      EXPECT_EQ(driver.layers_seen[0], 1) << what;
+      EXPECT_EQ(driver.layers_seen[2], 2) << what;
+      EXPECT_EQ(driver.layers_seen[1], 6) << what;
+      EXPECT_EQ(driver.rows_kept.count(0) + driver.rows_kept.count(2), 0u) << what;
+    }
+  }
+}
+
+TEST(EngineBatch, WithoutAbortACancelledPromptIsDroppedAtTheEndOfItsPrefill) {
+  std::vector<Prompt> prompts = {MakePrompt(0, 150, 9), MakePrompt(1, 150, 9)};
+  ScriptedDriver driver(prompts), alone(prompts);
+  RunDriver(alone, 1, {});
+  driver.cancel = [&](int64_t ticket) { return ticket == 0; };
+  RunDriver(driver, 2, {});
+  ExpectOthersUnchanged(driver, alone, {0}, "2 ranks");
+  EXPECT_EQ(driver.layers_seen[0], SharedModel().config().layers);
+  EXPECT_EQ(driver.rows_kept.count(0), 0u);
+}
+
+TEST(EngineBatch, APromptThatWaitsForRoomCanBeCancelled) {
+  std::vector<Prompt> prompts = {MakePrompt(0, 200, 30), MakePrompt(1, 200, 30), MakePrompt(2, 200, 30)};
+  for (Prompt& prompt : prompts) prompt.generation.ignore_eos = true;
+  ScriptedDriver driver(prompts), alone(prompts);
+  RunDriver(alone, 1, {.max_batch = 1});
+  driver.cancel = [&](int64_t ticket) { return ticket == 1; };
+  RunDriver(driver, 2, {.max_batch = 2, .cache_bytes = 1});  // one at a time
+  ExpectOthersUnchanged(driver, alone, {1}, "2 ranks");
+  EXPECT_THAT(driver.started, ::testing::ElementsAre(0, 2));
 }
 
 TEST(EngineBatch, ASignalOnAnyRankReachesTheDriver) {

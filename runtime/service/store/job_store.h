@@ -54,6 +54,7 @@ struct StoreOptions {
 struct StoreEvent {
   enum class Kind : uint8_t {
     kJob,        // state, counts or results of `job`
+    kResult,     // a result was committed: `result`, without summary and token_ids
     kQueued,     // documents of `model` wait for a worker
     kLeaseGone,  // `lease` of `worker` was cancelled or has expired
   };
@@ -61,6 +62,10 @@ struct StoreEvent {
   std::string job;     // jobs/{job}
   std::string model;   // models/{model}
   std::string worker;  // workers/{worker}
+  // kJob: the change is that the job was created, or that it reached its last state (else STATE_UNSPECIFIED).
+  bool created = false;
+  v1::Job::State ended = v1::Job::STATE_UNSPECIFIED;
+  v1::Result result;
   v1::LeaseEvent lease;
 };
 

@@ -256,6 +256,7 @@ absl::StatusOr<v1::Result> SqliteJobStore::Finish(Transaction& transaction, cons
   counts.set_prompt_tokens(counts.prompt_tokens() + sane(result.usage().prompt_tokens()));
   counts.set_completion_tokens(counts.completion_tokens() + sane(result.usage().completion_tokens()));
   transaction.Changed(job);
+  transaction.Finished(*job, result);
   RETURN_IF_ERROR(transaction.EndIfDone(job));
   return result;
 }

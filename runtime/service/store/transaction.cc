@@ -25,9 +25,10 @@ absl::StatusOr<JobRow*> Transaction::Find(const std::string& tenant, const std::
 absl::StatusOr<JobRow*> Transaction::Add(JobRow job) {
   RETURN_IF_ERROR(InsertJob(database_, job));
   const int64_t id = job.id;
-  JobRow* added = &jobs_.emplace(id, Loaded{std::move(job)}).first->second.row;
-  Changed(added);
-  return added;
+  Loaded& added = jobs_.emplace(id, Loaded{std::move(job)}).first->second;
+  added.created = true;
+  Changed(&added.row);
+  return &added.row;
 }
 
 void Transaction::Changed(JobRow* job) {
@@ -40,6 +41,7 @@ void Transaction::End(JobRow* job, v1::Job::State state) {
   job->state = state;
   job->end_time = now_;
   job->expire_time = retention_ < absl::InfiniteDuration() ? now_ + MicrosOf(retention_) : 0;
+  jobs_.at(job->id).ended = true;
   Changed(job);
 }
 
@@ -75,6 +77,18 @@ void Transaction::Queued(const JobRow& job) {
   events_.push_back(std::move(event));
 }
 
+void Transaction::Finished(const JobRow& job, const v1::Result& result) {
+  StoreEvent event;
+  event.kind = StoreEvent::Kind::kResult;
+  event.job = job.name;
+  event.model = job.model;
+  event.worker = result.worker();
+  event.result = result;
+  event.result.clear_summary();
+  event.result.clear_token_ids();
+  events_.push_back(std::move(event));
+}
+
 void Transaction::LeaseGone(const DocumentRow& document, const JobRow& job, v1::LeaseEvent::Kind kind) {
   StoreEvent event;
   event.kind = StoreEvent::Kind::kLeaseGone;
@@ -96,6 +110,8 @@ absl::Status Transaction::Save() {
     event.kind = StoreEvent::Kind::kJob;
     event.job = job.row.name;
     event.model = job.row.model;
+    event.created = job.created;
+    if (job.ended) event.ended = static_cast<v1::Job::State>(job.row.state);
     events_.push_back(std::move(event));
   }
   return absl::OkStatus();

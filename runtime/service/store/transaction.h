@@ -43,6 +43,7 @@ class Transaction {
 
   // To be given to the listener after the commit.
   void Queued(const JobRow& job);
+  void Finished(const JobRow& job, const v1::Result& result);
   void LeaseGone(const DocumentRow& document, const JobRow& job, v1::LeaseEvent::Kind kind);
   // A document's file, to be removed after the commit.
   void RemoveFile(int64_t document) { files_.push_back(document); }
@@ -57,6 +58,8 @@ class Transaction {
   struct Loaded {
     JobRow row;
     bool changed = false;
+    bool created = false;
+    bool ended = false;
   };
 
   Database& database_;
