@@ -71,25 +71,36 @@ void CreateJobs(JobStore& store, const Journal& journal, uint64_t seed) {
   }
 }
 
-// Jobs whose documents come in three chunks.
+// Two documents in three chunks each, from wherever they stand; then the seal.
+void UploadAll(JobStore& store, const Journal& journal, const std::string& job) {
+  for (const std::string id : {"u0", "u1"}) {
+    const std::string text = TextOf(id);
+    auto status = store.BeginUpload(kTenant, HeaderOf(job, id, text));
+    while (status.ok() && !status->complete()) {
+      const int64_t at = status->committed_size();
+      status = store.Append(kTenant, job, id, ChunkOf(at, text.substr(static_cast<size_t>(at), 1100)));
+      if (status.ok()) journal.Say("uploaded ", job, " ", id, " ", status->committed_size());
+    }
+    if (!status.ok()) ::_exit(5);
+  }
+  if (!store.SealJob(kTenant, job).ok()) ::_exit(5);
+  journal.Say("sealed ", job);
+}
+
+// First those that earlier processes have left.
 void UploadJobs(JobStore& store, const Journal& journal) {
+  v1::ListJobsRequest list;
+  list.set_filter("state = UPLOADING");
+  auto left = store.ListJobs(kTenant, list);
+  if (!left.ok()) ::_exit(5);
+  for (const v1::Job& job : left->jobs()) UploadAll(store, journal, job.name());
   while (true) {
     v1::CreateJobRequest request = JobOf(0);
     request.set_open(true);
     auto job = store.CreateJob(kTenant, request);
     if (!job.ok()) ::_exit(5);
     journal.Say("created ", job->name(), " 0");
-    for (const std::string id : {"u0", "u1"}) {
-      const std::string text = TextOf(id);
-      if (!store.BeginUpload(kTenant, HeaderOf(job->name(), id, text)).ok()) ::_exit(5);
-      for (size_t at = 0; at < text.size(); at += 1100) {
-        auto status = store.Append(kTenant, job->name(), id, ChunkOf(at, text.substr(at, 1100)));
-        if (!status.ok()) ::_exit(5);
-        journal.Say("uploaded ", job->name(), " ", id, " ", status->committed_size());
-      }
-    }
-    if (!store.SealJob(kTenant, job->name()).ok()) ::_exit(5);
-    journal.Say("sealed ", job->name());
+    UploadAll(store, journal, job->name());
   }
 }
 

@@ -11,10 +11,8 @@ namespace {
 
 class ScaleTest : public StoreTest {
  protected:
-  // In memory where there is such a folder: the figures are the store's, without the disk's fsync.
-  static void SetUpTestSuite() {
-    if (std::filesystem::is_directory("/dev/shm")) ::setenv("TMPDIR", "/dev/shm", 1);
-  }
+  // The figures are the store's, without the disk's fsync.
+  static void SetUpTestSuite() { UseMemory(); }
 
   template <class Call>
   void Time(const std::string& what, int times, const Call& call) {

@@ -6,6 +6,10 @@
 
 namespace snapkv::service {
 
+void UseMemory() {
+  if (std::filesystem::is_directory("/dev/shm")) ::setenv("TMPDIR", "/dev/shm", 1);
+}
+
 TempFolder::TempFolder() {
   std::string pattern = std::filesystem::temp_directory_path().string() + "/snapkv_store.XXXXXX";
   EXPECT_NE(::mkdtemp(pattern.data()), nullptr) << pattern;

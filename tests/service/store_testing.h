@@ -44,6 +44,9 @@ absl::Status StatusOf(const absl::StatusOr<T>& result) {
 #define EXPECT_REASON(expression, reason, text) \
   EXPECT_THAT(::snapkv::service::StatusOf(expression), ::snapkv::service::FailsWith(reason, text))
 
+// From now on TempFolders are in memory, where there is such a file system: fsync costs nothing there.
+void UseMemory();
+
 // Removed with everything in it.
 class TempFolder {
  public:

@@ -8,11 +8,6 @@
 
 #include "tests/service/store_testing.h"
 
-// The WAL's index is memory that SQLite's connections share by a protocol of their own, with barriers and
-// checksums; the library is not instrumented, and its memcpy is reported. Nothing of ours is hidden by this.
-extern "C" const char* __tsan_default_suppressions();
-extern "C" const char* __tsan_default_suppressions() { return "called_from_lib:libsqlite3.so\n"; }
-
 namespace snapkv::service {
 namespace {
 
