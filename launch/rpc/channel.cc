@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "runtime/service/reason.h"
 
 namespace snapkv::launch {
@@ -50,6 +51,18 @@ absl::StatusOr<std::string> ReadToken(const ServerAddress& address) {
 bool IsLoopback(const std::string& server) {
   return server.starts_with("127.") || server.starts_with("localhost:") || server.starts_with("[::1]:") ||
          server.starts_with("unix:");
+}
+
+// gRPC would wrap a port that is too large.
+absl::Status CheckAddress(const std::string& server) {
+  if (server.starts_with("unix:")) return absl::OkStatus();
+  const size_t colon = server.rfind(':');
+  int port = 0;
+  if (colon == std::string::npos || colon == 0 || server.find('/') != std::string::npos ||
+      !absl::SimpleAtoi(server.substr(colon + 1), &port) || port < 1 || port > 65'535)
+    return InvalidArgument("--server '", server,
+                           "': give HOST:PORT with a port from 1 to 65535, without http://");
+  return absl::OkStatus();
 }
 
 // Puts the token on every call, also where there is no TLS, which gRPC's own credentials refuse.
@@ -114,8 +127,7 @@ void AddServerFlags(CLI::App& app, ServerAddress& address) {
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const ServerAddress& address) {
   if (address.server.empty()) return InvalidArgument("--server HOST:PORT (or SNAPKV_SERVER) is missing");
-  if (address.server.find(':') == std::string::npos)
-    return InvalidArgument("--server '", address.server, "': give HOST:PORT");
+  RETURN_IF_ERROR(CheckAddress(address.server));
   ASSIGN_OR_RETURN(const std::string token, ReadToken(address));
   ASSIGN_OR_RETURN(const auto credentials, MakeCredentials(address));
   const bool plain = !address.tls && address.ca.empty() && address.cert.empty();

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "absl/strings/numbers.h"
 #include "launch/exit_codes.h"
 
 #ifndef SNAPKV_VERSION
@@ -33,13 +34,33 @@ CLI::Option* AddCount(CLI::App& app, const char* name, int64_t& count, const cha
       ->group("Limits");
 }
 
+// CLI::Range lets NaN pass.
+auto RealRange(double least, double most) {
+  return [least, most](const std::string& value) {
+    double number = 0;
+    if (CLI::detail::lexical_cast(value, number) && number >= least && number <= most) return std::string();
+    return absl::StrCat("'", value, "' is not a number from ", least, " to ", most);
+  };
+}
+
+// gRPC would take 443 for a missing port and wrap one that is too large.
+std::string IsAddress(const std::string& value) {
+  if (value.starts_with("unix:")) return "";
+  const size_t colon = value.rfind(':');
+  int port = 0;
+  if (colon != std::string::npos && colon > 0 && absl::SimpleAtoi(value.substr(colon + 1), &port) &&
+      port >= 0 && port <= 65'535)
+    return "";
+  return "'" + value + "' is not HOST:PORT with a port from 0 to 65535";
+}
+
 // Seconds, kept as a duration.
 CLI::Option* AddSeconds(CLI::App& app, const char* name, absl::Duration& duration, const char* text,
                         double least, double most) {
   return app
       .add_option_function<double>(
           name, [&duration](double seconds) { duration = absl::Seconds(seconds); }, text)
-      ->check(CLI::Range(least, most))
+      ->check(RealRange(least, most))
       ->default_str(absl::StrCat(absl::ToDoubleSeconds(duration)))
       ->type_name("S")
       ->group("Limits");
@@ -95,6 +116,7 @@ std::optional<int> ParseServerFlags(int argc, const char* const* argv, ServerFla
       ->type_name("DIR")
       ->group("Server");
   app.add_option("--listen", o.listen, "Address to serve; repeatable; port 0 takes a free one")
+      ->check(IsAddress)
       ->capture_default_str()
       ->type_name("HOST:PORT")
       ->group("Server");
@@ -103,11 +125,14 @@ std::optional<int> ParseServerFlags(int argc, const char* const* argv, ServerFla
       ->capture_default_str()
       ->type_name("models/NAME")
       ->group("Server");
-  app.add_option("--metrics-port", metrics_port, "Serve Prometheus metrics at http://127.0.0.1:PORT/metrics")
-      ->check(CLI::Range(1, 65'535))
-      ->type_name("PORT")
-      ->group("Server");
+  CLI::Option* port = app.add_option("--metrics-port", metrics_port,
+                                     "Serve Prometheus metrics at http://127.0.0.1:PORT/metrics")
+                          ->check(CLI::Range(1, 65'535))
+                          ->type_name("PORT")
+                          ->group("Server");
   app.add_option("--metrics-address", metrics_address, "The same on another address than 127.0.0.1")
+      ->check(IsAddress)
+      ->excludes(port)
       ->type_name("HOST:PORT")
       ->group("Server");
   app.add_option("--log-format", log_format, "One event a line on stderr, as text or as JSON")
@@ -128,6 +153,10 @@ std::optional<int> ParseServerFlags(int argc, const char* const* argv, ServerFla
       ->group("Security");
   app.add_flag("--insecure", o.insecure, "Listen beyond this machine without tokens")->group("Security");
   AddLimits(app, o);
+  app.footer(
+      "Exit codes: 0 ended after SIGTERM or SIGINT, 2 usage, 3 a file cannot be read, 7 anything else, such "
+      "as\n"
+      "an address or a state folder that is in use.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -2,11 +2,14 @@
 // snapkv-server: main() of the job server.
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "google/protobuf/stubs/logging.h"
+#include "grpc/support/log.h"
 #include "kernels/base/log.h"
 #include "launch/exit_codes.h"
 #include "launch/server/flags.h"
@@ -48,17 +51,21 @@ int Main(int argc, char** argv) {
   ServerFlags flags;
   if (const auto exit_code = ParseServerFlags(argc, argv, flags)) return *exit_code;
   if (flags.json_log) service::SetEventFormat(service::EventFormat::kJson);
+  umask(077);  // documents and prompts are nobody else's, whoever made the state folder
+  // gRPC's own lines (a failed handshake, say) are for those who debug it.
+  if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function([](gpr_log_func_args*) {});
   // Before any thread exists, so that all of them leave these signals to us.
   const sigset_t signals = HandledSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // a file size limit is a full disk
+  signal(SIGXFSZ, SIG_IGN);                  // a file size limit is a full disk
   google::protobuf::SetLogHandler(nullptr);  // damaged messages of clients are no news for our log
 
   auto server = service::Server::Start(flags.options);
   if (!server.ok()) {
     LOG(Error) << server.status().message();
-    return absl::IsInvalidArgument(server.status()) ? kExitUsage : kExitJobFailed;
+    if (absl::IsInvalidArgument(server.status())) return kExitUsage;
+    return absl::IsNotFound(server.status()) ? kExitInputUnreadable : kExitJobFailed;
   }
   for (size_t i = 0; i < flags.options.listen.size(); ++i) {
     service::Event(LogLevel::kInfo, "serving",

@@ -444,6 +444,20 @@ TEST_F(ServerTest, ModelsAreReadyWhileAWorkerLives) {
   EXPECT_FALSE(list.models(0).ready()) << "but not ready";
 }
 
+TEST_F(ServerTest, SeveralModelsMustBeNamed) {
+  const ScriptedWorker one(channel_, "models/one", "host:1"), two(channel_, "models/two", "host:2");
+  v1::CreateJobRequest request = JobOf({{"a", "text"}});
+  request.mutable_job()->clear_model();
+  v1::Job job;
+  const auto context = Context();
+  const grpc::Status status = jobs_->CreateJob(context.get(), request, &job);
+  EXPECT_EQ(status.error_code(), grpc::NOT_FOUND);
+  EXPECT_EQ(ReasonIn(status, *context), "MODEL_NOT_FOUND");
+  EXPECT_THAT(status.error_message(), HasSubstr("models/one, models/two"));
+  request.mutable_job()->set_model("models/two");
+  EXPECT_EQ(Create(request).model(), "models/two");
+}
+
 TEST(ServerStart, RefusesWhatIsUnsafeOrImpossible) {
   const TestFolder folder;
   service::ServerOptions options;

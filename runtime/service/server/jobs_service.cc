@@ -56,7 +56,9 @@ absl::StatusOr<v1::Job> JobsService::Create(const std::string& tenant, v1::Creat
   RETURN_IF_ERROR(ValidateCreateJob(request, service_.store_limits, service_.limits.max_inline_bytes));
   v1::Job& job = *request.mutable_job();
   ClearOutputOnly(job);
-  if (job.model().empty()) job.set_model(service_.registry.DefaultModel(service_.default_model));
+  if (job.model().empty()) {
+    ASSIGN_OR_RETURN(*job.mutable_model(), service_.registry.DefaultModel(service_.default_model));
+  }
   RETURN_IF_ERROR(service_.registry.CheckModel(job.model()));
   ASSIGN_OR_RETURN(v1::Job created, service_.store.CreateJob(tenant, request));
   if (!request.validate_only()) {

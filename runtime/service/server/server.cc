@@ -86,6 +86,11 @@ absl::Status CheckExposure(const ServerOptions& options) {
   return absl::OkStatus();
 }
 
+void WarnWithoutWorkers(const Tenants& tenants) {
+  if (tenants.has_workers()) return;
+  LOG(Warning) << "--token-file has no line '" << kWorkerTenant << " TOKEN': no worker can register or go on";
+}
+
 class GrpcServer final : public Server {
  public:
   GrpcServer(const ServerOptions& options, std::unique_ptr<JobStore> store, std::unique_ptr<Tenants> tenants)
@@ -148,7 +153,11 @@ class GrpcServer final : public Server {
   }
 
   const std::vector<int>& ports() const override { return ports_; }
-  absl::Status ReloadTokens() override { return tenants_->Reload(); }
+  absl::Status ReloadTokens() override {
+    RETURN_IF_ERROR(tenants_->Reload());
+    WarnWithoutWorkers(*tenants_);
+    return absl::OkStatus();
+  }
 
   void Drain() override {
     context_.draining = true;
@@ -302,9 +311,7 @@ class GrpcServer final : public Server {
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
   RETURN_IF_ERROR(CheckExposure(options));
   ASSIGN_OR_RETURN(auto tenants, Tenants::Open(options.token_file));
-  if (!tenants->has_workers())
-    LOG(Warning) << "--token-file has no line '" << kWorkerTenant
-                 << " TOKEN': no worker will be able to register";
+  WarnWithoutWorkers(*tenants);
   StoreOptions store_options;
   store_options.folder = options.state;
   store_options.limits = options.store;

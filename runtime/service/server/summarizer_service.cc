@@ -73,10 +73,13 @@ class SummarizeStream final : public OutStream<v1::Delta>, public DeltaSink {
 
 }  // namespace
 
-absl::Status SummarizerService::Check(const v1::SummarizeRequest& request) const {
+absl::Status SummarizerService::Check(v1::SummarizeRequest& request) const {
   RETURN_IF_ERROR(service_.CheckNotDraining());
   RETURN_IF_ERROR(CheckMessage(service_, request));
   RETURN_IF_ERROR(ValidateSummarize(request, service_.limits.max_inline_bytes));
+  if (request.model().empty()) {
+    ASSIGN_OR_RETURN(*request.mutable_model(), service_.registry.DefaultModel(service_.default_model));
+  }
   RETURN_IF_ERROR(service_.registry.CheckModel(request.model()));
   if (!service_.registry.Ready(request.model())) {
     return WithRetryDelay(ServiceError(Reason::kNoWorker, "no worker serves ", request.model(),
@@ -90,7 +93,6 @@ grpc::ServerWriteReactor<v1::Delta>* SummarizerService::Summarize(grpc::Callback
                                                                   const v1::SummarizeRequest* request) {
   const auto stream = SummarizeStream::Make<SummarizeStream>(service_, context);
   v1::SummarizeRequest checked = *request;
-  if (checked.model().empty()) checked.set_model(service_.registry.DefaultModel(service_.default_model));
   const absl::StatusOr<std::string> tenant = service_.tenants.Authenticate(*context);
   absl::Status status = tenant.status();
   if (status.ok()) status = Check(checked);

@@ -15,7 +15,8 @@ class SummarizerService final : public v1::Summarizer::CallbackService {
                                                  const v1::SummarizeRequest* request) override;
 
  private:
-  absl::Status Check(const v1::SummarizeRequest& request) const;
+  // Fills in the model where none is named.
+  absl::Status Check(v1::SummarizeRequest& request) const;
   ServiceContext& service_;
 };
 

@@ -110,9 +110,12 @@ void WorkerRegistry::SendToAll(const v1::LeaseEvent& event) {
   for (const auto& sink : sinks) sink->Put(event);
 }
 
-std::string WorkerRegistry::DefaultModel(const std::string& fallback) const {
+absl::StatusOr<std::string> WorkerRegistry::DefaultModel(const std::string& fallback) const {
   const std::lock_guard lock(mutex_);
-  return models_.size() == 1 ? *models_.begin() : fallback;
+  if (models_.size() == 1) return *models_.begin();
+  if (models_.empty() || models_.contains(fallback)) return fallback;
+  return ServiceError(Reason::kModelNotFound, "several models are served (", absl::StrJoin(models_, ", "),
+                      ") and the request names none: name one of them");
 }
 
 absl::Status WorkerRegistry::CheckModel(const std::string& model) const {

@@ -39,8 +39,9 @@ class WorkerRegistry {
   void Send(const std::string& name, const v1::LeaseEvent& event);
   void SendToAll(const v1::LeaseEvent& event);
 
-  // The model that requests without one mean: the only one that is known, else `fallback`.
-  std::string DefaultModel(const std::string& fallback) const;
+  // The model that requests without one mean: the only one that is known, else `fallback`; MODEL_NOT_FOUND
+  // when several are known and `fallback` is none of them.
+  absl::StatusOr<std::string> DefaultModel(const std::string& fallback) const;
   // MODEL_NOT_FOUND for a name that no worker has ever registered, unless none has registered any yet.
   absl::Status CheckModel(const std::string& model) const;
   bool Ready(const std::string& model) const;
