@@ -43,6 +43,7 @@ class Test:
         documents = [jobs_pb2.Document(document_id="doc-%d" % i, content=b"Report %d is short." % i) for i in range(DOCUMENTS)]
         request = jobs_pb2.CreateJobRequest(request_id="the-job", job=jobs_pb2.Job(model="models/tiny"), documents=documents)
         request.job.parameters.prompt = "Why?"
+        request.job.parameters.max_tokens = 100  # long enough for everybody to die in the middle of the job
         first = self.jobs.CreateJob(request, timeout=60, wait_for_ready=True)
         again = self.jobs.CreateJob(request, timeout=60)
         assert first.name == again.name, "a repeated request made a second job"
@@ -89,13 +90,15 @@ class Test:
         self.wait_results(DOCUMENTS * 6 // 10, "after the server")
         # The other group is stopped until its leases are over, so that it hands in late; then it is killed as well.
         group = self.groups[1]
+        held = self.held(group)
         pids = [group.process.pid] + harness.descendants(group.process.pid)
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         time.sleep(LEASE_S + 2)
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
-        harness.eventually(lambda: "LEASE_LOST" in self.server.output(), 60, "a late result that is refused")
+        if held:  # on a fast machine it may have had nothing left to do
+            harness.eventually(lambda: "LEASE_LOST" in self.server.output(), 60, "a late result that is refused")
         late = self.server.output().count("LEASE_LOST")
         group.kill_all()
         group.start()
