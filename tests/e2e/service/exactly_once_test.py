@@ -98,7 +98,8 @@ class Test:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
         if held:  # on a fast machine it may have had nothing left to do
-            harness.eventually(lambda: "LEASE_LOST" in self.server.output(), 60, "a late result that is refused")
+            harness.eventually(lambda: "LEASE_LOST" in self.server.output() or "lease lost" in group.output(), 60,
+                               "the late group hears that its leases are lost")
         late = self.server.output().count("LEASE_LOST")
         group.kill_all()
         group.start()
