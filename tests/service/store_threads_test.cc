@@ -43,7 +43,8 @@ class ThreadsTest : public StoreTest {
       if (job.ok()) Remember(job->name());
     }
   }
-  // Two threads upload each document of a job together; one of them seals it.
+  // Two threads upload each document of a job together; one of them seals it. Another may cancel and delete
+  // the job at any moment.
   void UploadMany(int id) {
     for (int i = 0; Running(); ++i) {
       v1::CreateJobRequest request = JobOf(0);
@@ -52,18 +53,24 @@ class ThreadsTest : public StoreTest {
       auto job = store_->CreateJob(kTenant, request);
       ASSERT_OK(job);
       Remember(job->name());
-      const std::string text = "one two three four";
-      auto status = store_->BeginUpload(kTenant, HeaderOf(job->name(), "u", text));
-      while (status.ok() && !status->complete()) {
-        const int64_t at = status->committed_size();
-        auto appended = store_->Append(kTenant, job->name(), "u", ChunkOf(at, text.substr(at, 5)));
-        Allow(appended.status(), {Reason::kOffsetMismatch, Reason::kJobState});
-        if (ReasonOf(appended.status()) == Reason::kJobState) break;  // cancelled
-        status = store_->GetUpload(kTenant, job->name(), "u");
+      UploadOne(job->name());
+      if (id == 0) {
+        Allow(store_->SealJob(kTenant, job->name()).status(), {Reason::kJobState, Reason::kJobNotFound});
       }
-      Allow(status.status(), {Reason::kJobState});
-      if (id == 0) Allow(store_->SealJob(kTenant, job->name()).status(), {Reason::kJobState});
     }
+  }
+  void UploadOne(const std::string& job) {
+    const std::string text = "one two three four";
+    auto status = store_->BeginUpload(kTenant, HeaderOf(job, "u", text));
+    while (status.ok() && !status->complete()) {
+      const int64_t at = status->committed_size();
+      const absl::Status appended =
+          store_->Append(kTenant, job, "u", ChunkOf(at, text.substr(at, 5))).status();
+      Allow(appended, {Reason::kOffsetMismatch, Reason::kJobState, Reason::kJobNotFound});
+      if (ReasonOf(appended) == Reason::kJobState) return;  // its uploads can still be asked for
+      status = store_->GetUpload(kTenant, job, "u");
+    }
+    Allow(status.status(), {Reason::kJobState, Reason::kJobNotFound});
   }
   void WorkOn(const std::string& worker, bool forever) {
     std::mt19937 random(std::hash<std::string>()(worker));
